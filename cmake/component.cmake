@@ -1,0 +1,27 @@
+# trireme_component(<name> [DEPS targets...])
+#
+# One library per folder under src/, made of every .cc in it (and below it), and one test program made of
+# every *_test.cc. A component may link only components below it; tests/include_graph checks that.
+function(trireme_component name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+
+  if(sources)
+    add_library(trireme_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(trireme_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(trireme_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(trireme_${name} ${scope} ${ARG_DEPS})
+
+  if(TRIREME_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE trireme_${name} GTest::gtest_main)
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. PROPERTIES LABELS fast TIMEOUT 120)
+  endif()
+endfunction()

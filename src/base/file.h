@@ -1,0 +1,20 @@
+// Whole files in and out, with errors a user can act on.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// Throws Error when the file cannot be read.
+std::string ReadFile(const std::filesystem::path& path);
+
+// Writes to a temporary beside `path`, flushes it to disk, renames it over `path` and flushes the folder. After a
+// failure or a crash at any moment `path` holds either what it held before or all of `content`. Throws Error.
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
+
+// Lower-case hexadecimal SHA-256.
+std::string Sha256Hex(std::string_view bytes);
+
+}  // namespace trireme

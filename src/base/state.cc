@@ -1,0 +1,54 @@
+#include "base/state.h"
+
+#include <cstdint>
+
+namespace trireme {
+namespace {
+
+void AppendSize(std::string& out, std::uint64_t size) {
+  for (int shift = 0; shift < 64; shift += 8) out.push_back(static_cast<char>(size >> shift));
+}
+
+std::uint64_t TakeSize(std::string_view& in) {
+  if (in.size() < 8) Fail("the saved state ends in the middle of a section");
+  std::uint64_t size = 0;
+  for (int i = 0; i < 8; ++i) size |= std::uint64_t{static_cast<unsigned char>(in[i])} << (8 * i);
+  in.remove_prefix(8);
+  return size;
+}
+
+std::string TakeBytes(std::string_view& in) {
+  const std::uint64_t size = TakeSize(in);
+  if (size > in.size()) Fail("the saved state ends in the middle of a section");
+  std::string bytes(in.substr(0, size));
+  in.remove_prefix(size);
+  return bytes;
+}
+
+}  // namespace
+
+std::string StateWriter::Encode() const {
+  std::string out;
+  for (const auto& [name, bytes] : sections_) {
+    AppendSize(out, name.size());
+    out += name;
+    AppendSize(out, bytes.size());
+    out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return out;
+}
+
+StateReader::StateReader(std::string_view encoded) {
+  while (!encoded.empty()) {
+    std::string name = TakeBytes(encoded);
+    sections_[std::move(name)] = TakeBytes(encoded);
+  }
+}
+
+const std::string& StateReader::Section(const std::string& name) const {
+  const auto it = sections_.find(name);
+  if (it == sections_.end()) Fail("the saved state has no section '{}'", name);
+  return it->second;
+}
+
+}  // namespace trireme

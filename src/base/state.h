@@ -1,0 +1,76 @@
+// Named binary sections: how any object writes itself into a checkpoint and reads itself back.
+//
+// A StateWriter collects (name, bytes); a StateReader looks them up. Sizes are checked on reading, so an object
+// that changed shape is refused with the section's name instead of reading nonsense. Section names are scoped
+// with '/' by whoever owns the object ("shard/3/env/state").
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme {
+
+class StateWriter {
+ public:
+  template <class T>
+  void Put(const std::string& name, std::span<const T> values) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto bytes = std::as_bytes(values);
+    const bool is_new = sections_.emplace(name, std::vector<std::byte>(bytes.begin(), bytes.end())).second;
+    CHECK(is_new);
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void PutValue(const std::string& name, T value) {
+    Put<T>(name, std::span<const T>(&value, 1));
+  }
+  void PutText(const std::string& name, std::string_view text) {
+    Put<char>(name, std::span<const char>(text.data(), text.size()));
+  }
+
+  // All sections as one byte string, in name order.
+  std::string Encode() const;
+
+ private:
+  std::map<std::string, std::vector<std::byte>> sections_;
+};
+
+class StateReader {
+ public:
+  // Parses what StateWriter::Encode made; throws Error when it is malformed.
+  explicit StateReader(std::string_view encoded);
+
+  bool Has(const std::string& name) const { return sections_.contains(name); }
+
+  // Copies a section into `values`; throws Error when it is missing or of another size.
+  template <class T>
+  void Get(const std::string& name, std::span<T> values) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::string& bytes = Section(name);
+    if (bytes.size() != values.size_bytes()) {
+      Fail("section '{}' holds {} bytes where {} are needed: it belongs to another network or setting", name,
+           bytes.size(), values.size_bytes());
+    }
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  }
+  template <class T>
+  T GetValue(const std::string& name) const {
+    T value{};
+    Get<T>(name, std::span<T>(&value, 1));
+    return value;
+  }
+  const std::string& GetText(const std::string& name) const { return Section(name); }
+
+ private:
+  const std::string& Section(const std::string& name) const;
+  std::map<std::string, std::string> sections_;
+};
+
+}  // namespace trireme
