@@ -1,11 +1,12 @@
 // Environments: what one is, and how many copies are stepped at once.
 //
 // An EnvBatch holds `size` independent copies of one environment and steps them together. Every copy resets
-// itself when its episode ends: the observation after a step that ended an episode is the first of the next one,
-// and the last observation of the ended episode is in final_obs(), for bootstrapping. `terminated` (the task says
-// so) and `truncated` (the time limit says so) are never merged.
+// itself when its episode ends: the observation after a step that ended an episode is the first of the next
+// one, and the last observation of the ended episode is in final_obs(), for bootstrapping. `terminated` (the
+// task says so) and `truncated` (the time limit says so) are never merged.
 //
-// Randomness: the initial state of episode e of copy i is a pure function of (seed, purpose, first_id + i, e).
+// Randomness: the initial state of episode e of copy i is a pure function of (seed, purpose, first_id + i,
+// e).
 //
 // Layouts: observations are structure-of-arrays, [obs_size, size], so that stepping vectorises; actions are
 // [size, action_size]. A discrete action is its index stored as a float.
@@ -26,24 +27,24 @@ namespace trireme {
 
 struct ActionSpace {
   bool discrete = true;
-  int choices = 0;                // discrete: number of actions
-  std::vector<float> low, high;   // continuous: bounds of each dimension
+  int choices = 0;               // discrete: number of actions
+  std::vector<float> low, high;  // continuous: bounds of each dimension
   // Floats that one action takes.
   int size() const { return discrete ? 1 : static_cast<int>(low.size()); }
 };
 
 struct EnvSpec {
   std::string name;
-  std::string help;               // one line for `trireme envs`
+  std::string help;  // one line for `trireme envs`
   int obs_size = 0;
   ActionSpace action;
-  int max_episode_steps = 0;      // the time limit
-  double reward_threshold = 0;    // return at which the task counts as solved
+  int max_episode_steps = 0;    // the time limit
+  double reward_threshold = 0;  // return at which the task counts as solved
 };
 
 // An episode that ended in the last step.
 struct EpisodeEnd {
-  int env = 0;                    // index within the batch
+  int env = 0;  // index within the batch
   int length = 0;
   double episode_return = 0;
   bool terminated = false;
@@ -61,14 +62,17 @@ class EnvBatch {
   // Advances every copy by one step. actions: [size, action_size]. Actions outside the bounds are treated as
   // Gymnasium treats them (clipped where it clips). Allocates nothing.
   virtual void Step(std::span<const float> actions) = 0;
+  // Replaces the state of copy i (the numbers that Save writes for it) and its observation, and leaves its
+  // clock, return and episode number alone. For tests and for continuing from a known state.
+  virtual void SetState(int i, std::span<const double> state) = 0;
 
   // Views of the last Reset or Step; valid until the next.
-  virtual std::span<const float> obs() const = 0;                    // [obs_size, size]
-  virtual std::span<const float> final_obs() const = 0;              // [obs_size, size], meaningful where done
-  virtual std::span<const float> rewards() const = 0;                // [size]
-  virtual std::span<const std::uint8_t> terminated() const = 0;      // [size], 0 or 1
-  virtual std::span<const std::uint8_t> truncated() const = 0;       // [size], 0 or 1; never both
-  virtual std::span<const EpisodeEnd> finished() const = 0;          // episodes that ended in the last step
+  virtual std::span<const float> obs() const = 0;                // [obs_size, size]
+  virtual std::span<const float> final_obs() const = 0;          // [obs_size, size], meaningful where done
+  virtual std::span<const float> rewards() const = 0;            // [size]
+  virtual std::span<const std::uint8_t> terminated() const = 0;  // [size], 0 or 1
+  virtual std::span<const std::uint8_t> truncated() const = 0;   // [size], 0 or 1; never both
+  virtual std::span<const EpisodeEnd> finished() const = 0;      // episodes that ended in the last step
 
   // Everything needed to continue exactly: state, clocks, returns so far, episode numbers, seed.
   virtual void Save(StateWriter& out, const std::string& scope) const = 0;

@@ -1,0 +1,143 @@
+// Settings: one field list per config struct drives its defaults, TOML files, `--set key=value`, `--help` and
+// docs.
+//
+//   struct PpoConfig {
+//     int epochs = 4;
+//     double learning_rate = 3e-4;
+//     void Fields(ConfigFields& field) {
+//       field("epochs", epochs, "passes over each batch of experience", AtLeast(1));
+//       field("learning_rate", learning_rate, "initial step size", Positive());
+//     }
+//   };
+//   ConfigFields fields;
+//   fields.Add(run_config);   // several structs share one flat namespace
+//   fields.Add(ppo_config);
+//   fields.ApplyToml(ReadFile("x.toml"), "x.toml");
+//   fields.ApplyAssignment("epochs=8", "--set");
+//
+// ConfigFields keeps references: a struct added to it must outlive it and must not move. Its values at the
+// time of Add are the defaults, and must satisfy their own ranges. Two fields of one name are a programming
+// mistake.
+//
+// Every Apply throws Error, naming the place, the setting, what was expected and what was given; settings
+// that came before the bad one are then already applied. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme {
+
+// The values a number may take; for a list, each of its elements. NaN and infinity never belong to it.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_excluded = false;
+  bool high_excluded = false;
+};
+inline Range AtLeast(double low) { return {.low = low}; }
+inline Range AtMost(double high) { return {.high = high}; }
+inline Range Between(double low, double high) { return {.low = low, .high = high}; }  // both included
+inline Range Above(double low) { return {.low = low, .low_excluded = true}; }
+inline Range Positive() { return Above(0); }
+inline Range NonNegative() { return AtLeast(0); }
+inline Range UnitInterval() { return Between(0, 1); }  // probabilities, discounts: both ends included
+inline Range BelowOne() { return {.low = 0, .high = 1, .high_excluded = true}; }  // decay rates: [0, 1)
+
+// The allowed values of a text setting; empty allows any text.
+using OneOf = std::vector<std::string>;
+
+// An enum setting is described by a table: constexpr EnumName<Activation> kActivationNames[] = {{"tanh",
+// ...}};
+template <class E>
+struct EnumName {
+  std::string_view name;
+  E value;
+};
+
+class ConfigFields {
+ public:
+  // What --help and the docs show of one setting. Texts of values are TOML.
+  struct Field {
+    std::string name;
+    std::string doc;
+    std::string type;     // bool, int, float, text, choice, int list
+    std::string allowed;  // "at least 1", "one of tanh, relu", or empty
+    std::string default_text;
+    std::function<std::string()> get;  // the current value
+    // Parses and assigns; returns what was expected ("a number above 0") or, on success, nothing.
+    std::function<std::string(std::string_view)> set;
+  };
+
+  template <class Config>
+  void Add(Config& config) {
+    config.Fields(*this);
+  }
+
+  // For use inside Fields().
+  void operator()(std::string_view name, bool& value, std::string_view doc);
+  void operator()(std::string_view name, int& value, std::string_view doc, Range range = {});
+  void operator()(std::string_view name, std::int64_t& value, std::string_view doc, Range range = {});
+  void operator()(std::string_view name, std::uint64_t& value, std::string_view doc, Range range = {});
+  void operator()(std::string_view name, double& value, std::string_view doc, Range range = {});
+  void operator()(std::string_view name, std::vector<int>& value, std::string_view doc, Range each = {});
+  void operator()(std::string_view name, std::string& value, std::string_view doc, OneOf allowed = {});
+  template <class E>
+  requires std::is_enum_v<E>
+  void operator()(std::string_view name, E& value, std::string_view doc,
+                  std::type_identity_t<std::span<const EnumName<E>>> table);
+
+  // Top-level `key = value` pairs. `origin` names the file in errors: "x.toml:3:7: ...".
+  void ApplyToml(std::string_view text, const std::string& origin);
+  // "key=value". `origin` is what the user typed before it, for example "--set".
+  void ApplyAssignment(std::string_view assignment, const std::string& origin);
+  // One value written as in an assignment. Errors start with `origin`, for example "--seed".
+  void Set(std::string_view name, std::string_view text, const std::string& origin);
+
+  // The settings as they stand, each with its doc as a comment. Reading it back gives exactly the same
+  // values.
+  std::string ToToml() const;
+  // An aligned table of name, type, default and doc.
+  std::string Help() const;
+  std::string ToMarkdown() const;
+
+  const std::vector<Field>& fields() const { return fields_; }
+  std::vector<std::string> Names() const;
+  bool Has(std::string_view name) const;
+  // The current value of a setting as TOML; requires Has(name).
+  std::string Get(std::string_view name) const;
+
+ private:
+  using IndexGetter = std::function<std::size_t()>;
+  using IndexSetter = std::function<void(std::size_t)>;
+
+  void AddChoice(std::string_view name, std::string_view doc, OneOf names, IndexGetter get, IndexSetter set);
+  void AddField(Field field);
+  const Field& Find(std::string_view name, const std::string& origin) const;
+
+  std::vector<Field> fields_;  // in the order they were added
+};
+
+template <class E>
+requires std::is_enum_v<E>
+void ConfigFields::operator()(std::string_view name, E& value, std::string_view doc,
+                              std::type_identity_t<std::span<const EnumName<E>>> table) {
+  OneOf names;
+  for (const EnumName<E>& row : table) names.emplace_back(row.name);
+  const auto get = [&value, table] {
+    std::size_t i = 0;
+    while (i < table.size() && table[i].value != value) ++i;
+    return i;
+  };
+  AddChoice(name, doc, std::move(names), get, [&value, table](std::size_t i) { value = table[i].value; });
+}
+
+}  // namespace trireme

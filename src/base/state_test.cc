@@ -1,0 +1,101 @@
+#include "base/state.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace trireme {
+namespace {
+
+constexpr float kWeights[] = {1.5f, -0.0f, 3e-38f};
+
+std::string SampleState() {
+  StateWriter writer;
+  writer.Put<float>("net/weights", kWeights);
+  writer.PutValue<std::int64_t>("step", -7);
+  writer.PutText("algo", "ppo");
+  writer.Put<double>("empty", {});
+  return writer.Encode();
+}
+
+std::string ErrorOf(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(State, RoundTrip) {
+  const StateReader reader(SampleState());
+  float weights[3];
+  reader.Get<float>("net/weights", weights);
+  EXPECT_EQ(std::memcmp(weights, kWeights, sizeof weights), 0);
+  EXPECT_EQ(reader.GetValue<std::int64_t>("step"), -7);
+  EXPECT_EQ(reader.GetText("algo"), "ppo");
+  reader.Get<double>("empty", {});
+  EXPECT_TRUE(reader.Has("empty"));
+  EXPECT_FALSE(reader.Has("net"));
+}
+
+TEST(State, EncodingDoesNotDependOnTheOrderOfPut) {
+  StateWriter a, b;
+  a.PutText("x", "1");
+  a.PutText("y", "2");
+  b.PutText("y", "2");
+  b.PutText("x", "1");
+  EXPECT_EQ(a.Encode(), b.Encode());
+}
+
+TEST(State, EmptyStateIsValid) {
+  EXPECT_EQ(StateWriter().Encode(), "");
+  EXPECT_FALSE(StateReader("").Has("anything"));
+}
+
+TEST(State, TruncationIsRefusedOrLeavesSectionsMissing) {
+  const std::string whole = SampleState();
+  std::size_t refused = 0, shorter = 0;
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    try {
+      const StateReader reader(std::string_view(whole).substr(0, size));
+      // Sections are written in name order, so "step" is the last to survive.
+      EXPECT_FALSE(reader.Has("step")) << "cut at byte " << size;
+      ++shorter;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_EQ(shorter, 4u) << "only a cut between two of the four sections can be parsed";
+  EXPECT_EQ(refused, whole.size() - 4);
+}
+
+TEST(State, AbsurdSectionSizeIsRefused) {
+  std::string encoded = SampleState();
+  encoded[7] = '\xff';
+  EXPECT_EQ(ErrorOf([&] { StateReader reader(encoded); }), "the saved state ends in the middle of a section");
+}
+
+TEST(State, MissingSectionIsNamed) {
+  const StateReader reader(SampleState());
+  EXPECT_EQ(ErrorOf([&] { reader.GetText("env/state"); }), "the saved state has no section 'env/state'");
+}
+
+TEST(State, WrongSizeIsNamed) {
+  const StateReader reader(SampleState());
+  float two[2];
+  EXPECT_TRUE(ErrorOf([&] {
+                reader.Get<float>("net/weights", two);
+              }).starts_with("section 'net/weights' holds 12 bytes where 8 are needed"));
+  EXPECT_TRUE(
+      ErrorOf([&] { reader.GetValue<std::int32_t>("step"); }).starts_with("section 'step' holds 8 bytes"));
+}
+
+TEST(StateDeathTest, SectionNamesAreUnique) {
+  StateWriter writer;
+  writer.PutText("x", "1");
+  EXPECT_DEATH(writer.PutText("x", "2"), "is_new");
+}
+
+}  // namespace
+}  // namespace trireme

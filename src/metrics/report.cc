@@ -1,0 +1,178 @@
+#include "metrics/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "metrics/markup.h"
+#include "metrics/progress.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kStyle = R"(
+:root { color-scheme: light dark; --ink: #1f2933; --muted: #52606d; --page: #f5f7fa; --card: #ffffff;
+        --line: #e4e7eb; --good: #00694d; --good-back: #d9f2e8; --open: #8a4200; --open-back: #fdebd8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e7eb; --muted: #9aa5b1; --page: #12181f; --card: #1c252e; --line: #323f4b;
+          --good: #7fe0bd; --good-back: #10382c; --open: #ffc78a; --open-back: #44290d; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+       font: 15px/1.5 system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', Arial, sans-serif; }
+main { max-width: 860px; margin: 0 auto; padding: 32px 20px 48px; }
+h1 { font-size: 26px; line-height: 1.25; margin: 0 0 8px; }
+h1 small { font-size: 16px; font-weight: 400; color: var(--muted); }
+h2 { font-size: 17px; margin: 32px 0 10px; }
+.verdict { display: inline-block; padding: 3px 12px; border-radius: 99px; font-weight: 600; margin: 0 0 18px;
+           color: var(--open); background: var(--open-back); }
+.verdict.good { color: var(--good); background: var(--good-back); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 0 0 16px; }
+.tile, .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
+.tile { padding: 10px 14px; }
+.tile b { display: block; font-size: 21px; line-height: 1.3; }
+.tile span { color: var(--muted); font-size: 13px; }
+.card { overflow: hidden; }
+.card svg { display: block; width: 100%; height: auto; background: #ffffff; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 12px; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: 6px 14px; border-top: 1px solid var(--line); vertical-align: top; }
+tr:first-child > * { border-top: 0; }
+th { font-weight: 400; color: var(--muted); width: 34%; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+pre { margin: 0; padding: 14px; overflow-x: auto; font: 13px/1.45 ui-monospace, 'DejaVu Sans Mono', monospace; }
+)";
+
+// "500.0", or "500.0 ± 12.3"; a dash when it was not measured.
+std::string Return(double mean, double std = NAN) {
+  if (!std::isfinite(mean)) return "–";
+  return std::isfinite(std) ? fmt::format("{:.1f} ± {:.1f}", mean, std) : fmt::format("{:.1f}", mean);
+}
+
+std::string Seconds(double seconds) {
+  if (!std::isfinite(seconds)) return "–";
+  return seconds < 60 ? fmt::format("{:.2f} s", seconds) : FormatDuration(seconds);
+}
+
+std::string WithSeparators(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string Verdict(const RunFacts& facts) {
+  if (!facts.target) return "";
+  const std::string target = fmt::format("Target {:g}", *facts.target);
+  if (!facts.reached_target) return fmt::format("<p class=\"verdict\">{} not reached</p>\n", target);
+  std::string text = target + " reached";
+  if (facts.time_to_target_s) text += " in " + Seconds(*facts.time_to_target_s);
+  if (facts.steps_to_target)
+    text += fmt::format(", {} steps", FormatCount(static_cast<double>(*facts.steps_to_target)));
+  return fmt::format("<p class=\"verdict good\">{}</p>\n", text);
+}
+
+std::string Tile(std::string_view value, std::string_view caption) {
+  return fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>\n", EscapeMarkup(value),
+                     EscapeMarkup(caption));
+}
+
+std::string FactsTable(const RunFacts& facts) {
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"Environment", facts.env},
+      {"Algorithm", facts.algo},
+      {"Parameter store", facts.store},
+      {"Workers", std::to_string(facts.workers)},
+      {"Seed", std::to_string(facts.seed)},
+      {"Environment steps",
+       WithSeparators(static_cast<std::uint64_t>(std::max<std::int64_t>(facts.steps, 0)))},
+      {"Wall time", Seconds(facts.wall_s)},
+      {"CPU time", Seconds(facts.cpu_s)},
+      {"Evaluation return", Return(facts.eval_return_mean, facts.eval_return_std)},
+      {"Evaluation episodes", std::to_string(facts.eval_episodes)},
+  };
+  if (facts.target) {
+    rows.emplace_back(
+        "Target", fmt::format("{:g}, {}", *facts.target, facts.reached_target ? "reached" : "not reached"));
+  }
+  if (facts.time_to_target_s) rows.emplace_back("Time to target", Seconds(*facts.time_to_target_s));
+  if (facts.steps_to_target) {
+    const auto steps = static_cast<std::uint64_t>(std::max<std::int64_t>(*facts.steps_to_target, 0));
+    rows.emplace_back("Steps to target", WithSeparators(steps));
+  }
+  rows.emplace_back("Bytes sent", WithSeparators(facts.bytes_sent));
+  rows.emplace_back("Messages sent", WithSeparators(facts.messages_sent));
+  rows.emplace_back("Parameters, SHA-256", facts.params_sha256);
+  std::string table = "<div class=\"card\"><table>\n";
+  for (const auto& [name, value] : rows) {
+    table += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", name, EscapeMarkup(value));
+  }
+  return table + "</table></div>\n";
+}
+
+}  // namespace
+
+LinePlot LearningCurve(const RunReport& report) {
+  LinePlot plot;
+  plot.title = fmt::format("{} with {}", report.facts.env, report.facts.algo);
+  plot.x_label = "environment steps";
+  plot.y_label = "episode return";
+  PlotSeries evaluation = report.evaluation;
+  evaluation.name = "evaluation, held-out seeds";
+  evaluation.markers = true;
+  PlotSeries training = report.training;
+  training.name = "training episodes";
+  training.faint = true;
+  plot.series = {std::move(evaluation), std::move(training)};
+  std::erase_if(plot.series, [](const PlotSeries& series) { return series.x.empty(); });
+  if (report.facts.target)
+    plot.target = {*report.facts.target, fmt::format("target {:g}", *report.facts.target)};
+  return plot;
+}
+
+std::string ReportHtml(const RunReport& report) {
+  const RunFacts& facts = report.facts;
+  const std::string name = EscapeMarkup(fmt::format("{} with {}", facts.env, facts.algo));
+  std::string html = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{} – Trireme run</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n"
+      "<h1>{} <small>seed {}, {} {}, {}</small></h1>\n",
+      name, kStyle, name, facts.seed, facts.workers, facts.workers == 1 ? "worker" : "workers",
+      EscapeMarkup(facts.store));
+  html += Verdict(facts);
+  html += "<div class=\"tiles\">\n";
+  html += Tile(Return(facts.eval_return_mean),
+               fmt::format("mean return of {} evaluation episodes", facts.eval_episodes));
+  html += Tile(Seconds(facts.wall_s), "wall time");
+  html += Tile(FormatCount(static_cast<double>(facts.steps)), "environment steps");
+  html += Tile(FormatCount(facts.steps_per_s), "steps per second");
+  html += "</div>\n<div class=\"card\">" + LearningCurve(report).ToSvg() + "</div>\n";
+  if (!report.details.empty()) {
+    html += "<h2>Inside the training</h2>\n<div class=\"grid\">\n";
+    for (LinePlot plot : report.details) {
+      plot.width = 400;
+      plot.height = 240;
+      html += "<div class=\"card\">" + plot.ToSvg() + "</div>\n";
+    }
+    html += "</div>\n";
+  }
+  html += "<h2>Facts</h2>\n" + FactsTable(facts);
+  if (!report.config.empty()) {
+    html += "<h2>Settings</h2>\n<div class=\"card\"><pre>" + EscapeMarkup(report.config) + "</pre></div>\n";
+  }
+  return html + "</main>\n</body>\n</html>\n";
+}
+
+void WriteReport(const std::filesystem::path& folder, const RunReport& report) {
+  WriteFileAtomically(folder / "learning_curve.svg", LearningCurve(report).ToSvg());
+  WriteFileAtomically(folder / "report.html", ReportHtml(report));
+}
+
+}  // namespace trireme

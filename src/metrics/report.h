@@ -1,0 +1,54 @@
+// What a finished run leaves for a person to look at: report.html and learning_curve.svg.
+//
+// Both are self-contained (no scripts, nothing loaded from elsewhere) and any text in them is escaped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/plot.h"
+
+namespace trireme {
+
+// The result of a run, the same figures as the last line of --json. NaN: not measured.
+struct RunFacts {
+  std::string env;
+  std::string algo;
+  std::string store;
+  int workers = 1;
+  std::uint64_t seed = 0;
+  std::int64_t steps = 0;
+  double wall_s = 0;
+  double cpu_s = 0;
+  double steps_per_s = 0;
+  double eval_return_mean = 0;
+  double eval_return_std = 0;
+  int eval_episodes = 0;
+  std::optional<double> target;  // --target, if given
+  bool reached_target = false;
+  std::optional<double> time_to_target_s;
+  std::optional<std::int64_t> steps_to_target;
+  std::string params_sha256;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages_sent = 0;
+};
+
+struct RunReport {
+  RunFacts facts;
+  PlotSeries evaluation;  // return over steps, held-out seeds; name and style are set by the report
+  PlotSeries training;    // mean return of training episodes over steps
+  std::vector<LinePlot>
+      details;         // small plots below the learning curve: losses, entropy, KL, rate; sizes are set
+  std::string config;  // the resolved settings, as saved in config.toml
+};
+
+LinePlot LearningCurve(const RunReport& report);
+std::string ReportHtml(const RunReport& report);
+
+// Writes learning_curve.svg and report.html into `folder`, each atomically. Throws Error naming the path.
+void WriteReport(const std::filesystem::path& folder, const RunReport& report);
+
+}  // namespace trireme

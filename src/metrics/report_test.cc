@@ -1,0 +1,146 @@
+#include "metrics/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/file.h"
+#include "metrics/test_util.h"
+
+namespace trireme {
+namespace {
+
+RunReport Sample() {
+  RunReport report;
+  report.facts = {.env = "CartPole-v1",
+                  .algo = "ppo",
+                  .store = "allreduce",
+                  .workers = 2,
+                  .seed = 7,
+                  .steps = 1'234'567,
+                  .wall_s = 0.48,
+                  .cpu_s = 0.91,
+                  .steps_per_s = 412'000,
+                  .eval_return_mean = 498.25,
+                  .eval_return_std = 3.5,
+                  .eval_episodes = 100,
+                  .target = 475.0,
+                  .reached_target = true,
+                  .time_to_target_s = 0.43,
+                  .steps_to_target = 98'304,
+                  .params_sha256 = std::string(64, 'a'),
+                  .bytes_sent = 4096,
+                  .messages_sent = 12};
+  for (int i = 0; i <= 100; ++i) {
+    const double x = 1000.0 * i;
+    const double mean = 500 / (1 + std::exp(-(i - 45) / 9.0));
+    report.training.x.push_back(x);
+    report.training.y.push_back(mean + 25 * std::sin(i * 1.7) * std::cos(i * 0.9));
+    if (i % 10 != 0) continue;
+    report.evaluation.x.push_back(x);
+    report.evaluation.y.push_back(mean);
+    report.evaluation.low.push_back(mean - 20);
+    report.evaluation.high.push_back(mean + 20);
+  }
+  for (const char* name : {"policy loss", "value loss", "entropy"}) {
+    LinePlot plot{name, "environment steps", "", {{"", report.training.x, {}}}, {}};
+    for (int i = 0; i <= 100; ++i)
+      plot.series[0].y.push_back(0.7 * std::exp(-i / 40.0) + 0.02 * std::sin(i * 2.1));
+    report.details.push_back(plot);
+  }
+  report.config = "env = \"CartPole-v1\"\nlr = 3e-4\n";
+  return report;
+}
+
+TEST(Report, ShowsEveryFact) {
+  const std::string html = ReportHtml(Sample());
+  for (const char* part :
+       {"CartPole-v1 with ppo", "allreduce", "seed 7, 2 workers", "1,234,567", "0.48 s", "0.91 s", "412k",
+        "498.2 ± 3.5", "Target 475 reached in 0.43 s, 98.3k steps", "98,304", "4,096", "aaaaaaaa",
+        "lr = 3e-4", "policy loss", "value loss", "entropy"}) {
+    EXPECT_TRUE(Contains(html, part));
+  }
+}
+
+TEST(Report, IsSelfContained) {
+  const std::string html = ReportHtml(Sample());
+  for (const char* part : {"<script", "<link", "<img", "src=", "href=", "url(", "@import"}) {
+    EXPECT_FALSE(Contains(html, part));
+  }
+  EXPECT_EQ(html.find("http"), html.find("http://www.w3.org/2000/svg"));
+}
+
+TEST(Report, TargetMissedOrNotAskedFor) {
+  RunReport report = Sample();
+  report.facts.reached_target = false;
+  report.facts.time_to_target_s.reset();
+  report.facts.steps_to_target.reset();
+  std::string html = ReportHtml(report);
+  EXPECT_TRUE(Contains(html, "Target 475 not reached"));
+  EXPECT_FALSE(Contains(html, "Time to target"));
+  report.facts.target.reset();
+  html = ReportHtml(report);
+  EXPECT_FALSE(Contains(html, "arget 475"));
+  EXPECT_FALSE(Contains(html, "<p class=\"verdict"));
+}
+
+TEST(Report, EverythingIsEscaped) {
+  const std::string evil = "<b onload=\"x\">&'";
+  RunReport report = Sample();
+  report.facts.env = report.facts.algo = report.facts.store = report.facts.params_sha256 = evil;
+  report.config = "</pre>" + evil;
+  report.details[0].title = report.details[0].x_label = report.details[0].y_label = evil;
+  const std::string html = ReportHtml(report);
+  EXPECT_FALSE(Contains(html, "<b onload"));
+  EXPECT_FALSE(Contains(html, "</pre>&lt;b"));
+  EXPECT_TRUE(Contains(html, "&lt;b onload=&quot;x&quot;&gt;&amp;&#39;"));
+}
+
+TEST(Report, ARunThatMeasuredNothingStillHasAReport) {
+  RunReport report;
+  report.facts.eval_return_mean = report.facts.eval_return_std = report.facts.steps_per_s = NAN;
+  const std::string html = ReportHtml(report);
+  EXPECT_TRUE(Contains(html, ">no data<"));
+  EXPECT_TRUE(Contains(html, "–"));
+  EXPECT_FALSE(Contains(html, "nan"));
+}
+
+TEST(Report, LearningCurveHasBothSeriesAndTheTarget) {
+  const LinePlot plot = LearningCurve(Sample());
+  ASSERT_EQ(plot.series.size(), 2u);
+  EXPECT_TRUE(plot.series[0].markers);
+  EXPECT_TRUE(plot.series[1].faint);
+  ASSERT_TRUE(plot.target);
+  EXPECT_EQ(plot.target->y, 475);
+  EXPECT_EQ(plot.target->label, "target 475");
+}
+
+TEST(Report, WritesBothFilesWhole) {
+  TestFolder folder;
+  const RunReport report = Sample();
+  WriteReport(folder.path(), report);
+  EXPECT_EQ(ReadFile(folder / "report.html"), ReportHtml(report));
+  EXPECT_EQ(ReadFile(folder / "learning_curve.svg"), LearningCurve(report).ToSvg());
+}
+
+TEST(Report, DiskFullKeepsTheOldReport) {
+  TestFolder folder;
+  RunReport report = Sample();
+  WriteReport(folder.path(), report);
+  const std::string before = ReadFile(folder / "report.html");
+  report.facts.seed = 8;
+  {
+    FileSizeLimit limit(100);
+    EXPECT_TRUE(Contains(ErrorOf([&] { WriteReport(folder.path(), report); }), folder.path().string()));
+  }
+  EXPECT_EQ(ReadFile(folder / "report.html"), before);
+}
+
+TEST(Report, MissingFolderIsNamed) {
+  TestFolder folder;
+  EXPECT_TRUE(Contains(ErrorOf([&] { WriteReport(folder / "gone", Sample()); }), "gone"));
+}
+
+}  // namespace
+}  // namespace trireme

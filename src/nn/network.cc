@@ -1,0 +1,47 @@
+#include "nn/network.h"
+
+#include <algorithm>
+
+#include "nn/init.h"
+
+namespace trireme {
+
+Network::Network(const NetworkSpec& spec) : spec_(spec) {
+  for (const TowerSpec& tower : spec.towers) towers_.emplace_back(tower, layout_);
+  for (const NetworkSpec::FreeVector& vector : spec.free_vectors) {
+    free_offsets_.push_back(layout_.Add(vector.name, {vector.size}));
+  }
+}
+
+std::span<const float> Network::FreeVector(std::span<const float> params, std::size_t i) const {
+  return params.subspan(free_offsets_[i], spec_.free_vectors[i].size);
+}
+
+std::span<float> Network::FreeVector(std::span<float> params, std::size_t i) const {
+  return params.subspan(free_offsets_[i], spec_.free_vectors[i].size);
+}
+
+void Network::Initialise(std::uint64_t seed, std::span<float> params) const {
+  std::fill(params.begin(), params.end(), 0.0f);
+  std::uint32_t tensor = 0;  // numbers the weight matrices: each has its own random stream
+  std::size_t at = 0;
+  const auto& tensors = layout_.tensors();
+  for (const TowerSpec& tower : spec_.towers) {
+    for (std::size_t l = 0; l <= tower.hidden.size(); ++l, at += 2) {
+      const bool head = l == tower.hidden.size();
+      const TensorInfo& weight = tensors[at];
+      const double gain = head ? tower.head_gain : HiddenGain(tower.init, tower.activation);
+      const int inputs = head ? weight.shape[1] : weight.shape[0];
+      const int outputs = head ? weight.shape[0] : weight.shape[1];
+      RandomStream random(seed, Purpose::kInitialise, tensor++, 0);
+      InitialiseWeights(tower.init, gain, inputs, outputs, weight.shape[0],
+                        params.subspan(weight.offset, weight.size), random);
+    }
+  }
+  for (std::size_t i = 0; i < spec_.free_vectors.size(); ++i) {
+    const auto values = FreeVector(params, i);
+    std::fill(values.begin(), values.end(), spec_.free_vectors[i].initial);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#include "optim/clip.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/simd.h"
+
+namespace trireme {
+namespace {
+
+using Floats = float __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(32)));
+
+// Element i goes to lane i % 16. A square of floats is exact in double, so only the sixteen running sums
+// round, each in the order of its elements.
+struct SquaredNormKernel {
+  static constexpr std::size_t kLanes = 16;
+
+  [[gnu::always_inline]] static inline void Add(Doubles* sums, const float* x) {
+    for (int k = 0; k < 4; ++k) {
+      Floats f;
+      std::memcpy(&f, x + 4 * k, sizeof f);
+      const Doubles d = __builtin_convertvector(f, Doubles);
+      sums[k] += d * d;
+    }
+  }
+
+  [[gnu::always_inline]] static inline double Run(const float* x, std::size_t n) {
+    Doubles sums[4] = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) Add(sums, x + i);
+    if (i < n) {
+      float rest[kLanes] = {};
+      std::memcpy(rest, x + i, (n - i) * sizeof(float));
+      Add(sums, rest);
+    }
+    const Doubles total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    return (total[0] + total[1]) + (total[2] + total[3]);
+  }
+};
+
+struct ScaleKernel {
+  [[gnu::always_inline]] static inline void Run(float* x, std::size_t n, float factor) {
+    for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
+  }
+};
+
+}  // namespace
+
+double SquaredNorm(std::span<const float> values) {
+  return SimdCall<SquaredNormKernel>(values.data(), values.size());
+}
+
+double ClipByGlobalNorm(std::span<float> gradient, double max_norm) {
+  CHECK(max_norm > 0);
+  const double norm = std::sqrt(SquaredNorm(gradient));
+  if (std::isfinite(norm) && norm > max_norm) {
+    SimdCall<ScaleKernel>(gradient.data(), gradient.size(), static_cast<float>(max_norm / norm));
+  }
+  return norm;
+}
+
+}  // namespace trireme

@@ -1,0 +1,233 @@
+#include "optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/rng.h"
+#include "base/simd.h"
+
+namespace trireme {
+namespace {
+
+std::vector<float> Normal(std::size_t size, std::uint64_t step) {
+  RandomStream stream(1, Purpose::kTest, 0, step);
+  std::vector<float> values(size);
+  for (float& value : values) value = static_cast<float>(stream.NextNormal());
+  return values;
+}
+
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+StateReader Saved(const Optimizer& optimizer) {
+  StateWriter writer;
+  optimizer.Save(writer, "opt");
+  return StateReader(writer.Encode());
+}
+
+class OptimizerTest : public testing::TestWithParam<std::string> {
+ protected:
+  OptimizerTest() {
+    for (const auto& [name, kind] : kOptimizerNames) {
+      if (name == GetParam()) settings.kind = kind;
+    }
+    settings.weight_decay = 0.01;
+  }
+  ~OptimizerTest() override { OverrideIsa(best); }
+
+  OptimizerSettings settings;
+  const Isa best = CurrentIsa();
+};
+
+// The formulas of optimizer.h in double precision, one element at a time.
+double Reference(const OptimizerSettings& s, std::span<const float> gradients, double p, double lr) {
+  double first = 0, second = 0;
+  for (std::size_t t = 1; t <= gradients.size(); ++t) {
+    double g = gradients[t - 1];
+    if (s.kind == OptimizerKind::kAdamw) {
+      p *= 1 - lr * s.weight_decay;
+    } else {
+      g += s.weight_decay * p;
+    }
+    switch (s.kind) {
+      case OptimizerKind::kSgd:
+        p -= lr * g;
+        break;
+      case OptimizerKind::kMomentum:
+        first = s.momentum * first + g;
+        p -= lr * first;
+        break;
+      case OptimizerKind::kAdagrad:
+        second += g * g;
+        p -= lr * g / (std::sqrt(second) + s.eps);
+        break;
+      case OptimizerKind::kRmsprop:
+        second = s.rms_alpha * second + (1 - s.rms_alpha) * g * g;
+        p -= lr * g / (std::sqrt(second) + s.eps);
+        break;
+      case OptimizerKind::kAdam:
+      case OptimizerKind::kAdamw: {
+        first = s.beta1 * first + (1 - s.beta1) * g;
+        second = s.beta2 * second + (1 - s.beta2) * g * g;
+        const double mean = first / (1 - std::pow(s.beta1, t)), square = second / (1 - std::pow(s.beta2, t));
+        p -= lr * mean / (std::sqrt(square) + s.eps);
+        break;
+      }
+    }
+  }
+  return p;
+}
+
+TEST_P(OptimizerTest, FollowsItsFormula) {
+  constexpr std::size_t kSize = 37, kSteps = 50;
+  std::vector<float> params = Normal(kSize, 1000);
+  const std::vector<float> start = params;
+  std::vector<std::vector<float>> history(kSize);
+  const auto optimizer = MakeOptimizer(settings, kSize);
+  for (std::size_t t = 0; t < kSteps; ++t) {
+    const std::vector<float> gradient = Normal(kSize, t);
+    for (std::size_t i = 0; i < kSize; ++i) history[i].push_back(gradient[i]);
+    optimizer->Step(params, gradient, 0.01f);
+  }
+  for (std::size_t i = 0; i < kSize; ++i) {
+    EXPECT_NEAR(params[i], Reference(settings, history[i], start[i], 0.01f), 5e-6);
+  }
+}
+
+TEST_P(OptimizerTest, MinimisesAQuadratic) {
+  // f(p) = 1/2 sum c_i (p_i - 3)^2 with curvatures from 0.5 to 2.
+  settings.weight_decay = 0;
+  constexpr std::size_t kSize = 19;
+  std::vector<float> params(kSize), gradient(kSize);
+  const auto optimizer = MakeOptimizer(settings, kSize);
+  const auto start_rate = settings.kind == OptimizerKind::kAdagrad ? 1.0 : 0.05;
+  for (int step = 0; step < 2000; ++step) {
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const float curvature = 0.5f + 1.5f * static_cast<float>(i) / (kSize - 1);
+      gradient[i] = curvature * (params[i] - 3);
+    }
+    optimizer->Step(params, gradient, static_cast<float>(start_rate * (1 - step / 2000.0)));
+  }
+  for (const float p : params) EXPECT_NEAR(p, 3, 1e-3);
+}
+
+TEST_P(OptimizerTest, SameBitsHoweverTheSpanIsCut) {
+  constexpr std::size_t kSize = 67;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    OverrideIsa(isa);
+    std::vector<float> whole = Normal(kSize, 1000);
+    const auto optimizer = MakeOptimizer(settings, kSize);
+    for (std::size_t t = 0; t < 5; ++t) optimizer->Step(whole, Normal(kSize, t), 0.01f);
+    for (std::size_t cut = 0; cut <= kSize; ++cut) {
+      std::vector<float> params = Normal(kSize, 1000);
+      const auto left = MakeOptimizer(settings, cut), right = MakeOptimizer(settings, kSize - cut);
+      for (std::size_t t = 0; t < 5; ++t) {
+        const std::vector<float> gradient = Normal(kSize, t);
+        left->Step(std::span(params).first(cut), std::span(gradient).first(cut), 0.01f);
+        right->Step(std::span(params).subspan(cut), std::span(gradient).subspan(cut), 0.01f);
+      }
+      ASSERT_TRUE(SameBits(params, whole)) << IsaName(isa) << ", cut at " << cut;
+    }
+  }
+}
+
+TEST_P(OptimizerTest, SameBitsOnEveryInstructionSet) {
+  constexpr std::size_t kSize = 1003;
+  std::vector<std::vector<float>> results;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    OverrideIsa(isa);
+    std::vector<float> params = Normal(kSize, 1000);
+    const auto optimizer = MakeOptimizer(settings, kSize);
+    for (std::size_t t = 0; t < 10; ++t) optimizer->Step(params, Normal(kSize, t), 0.01f);
+    results.push_back(params);
+  }
+  EXPECT_TRUE(SameBits(results[0], results[1]));
+  EXPECT_TRUE(SameBits(results[0], results[2]));
+  EXPECT_FALSE(SameBits(results[0], Normal(kSize, 1000)));
+}
+
+TEST_P(OptimizerTest, SavedAndLoadedContinuesBitForBit) {
+  constexpr std::size_t kSize = 101;
+  std::vector<float> params = Normal(kSize, 1000);
+  const auto optimizer = MakeOptimizer(settings, kSize);
+  // The cut is just before the step that clears vanished moments, so the step counter has to survive too.
+  for (std::size_t t = 0; t < 63; ++t) optimizer->Step(params, Normal(kSize, t), 0.01f);
+
+  std::vector<float> resumed_params = params;
+  const auto resumed = MakeOptimizer(settings, kSize);
+  resumed->Load(Saved(*optimizer), "opt");
+  for (std::size_t t = 63; t < 80; ++t) {
+    optimizer->Step(params, Normal(kSize, t), 0.01f);
+    resumed->Step(resumed_params, Normal(kSize, t), 0.01f);
+  }
+  EXPECT_TRUE(SameBits(params, resumed_params));
+}
+
+TEST_P(OptimizerTest, NanGradientsAreNotHidden) {
+  std::vector<float> params(20, 1.0f), gradient(20, 0.1f);
+  gradient[3] = gradient[19] = std::numeric_limits<float>::quiet_NaN();
+  const auto optimizer = MakeOptimizer(settings, 20);
+  for (int step = 0; step < 130; ++step) optimizer->Step(params, gradient, 0.01f);
+  for (std::size_t i = 0; i < params.size(); ++i) EXPECT_EQ(std::isnan(params[i]), i == 3 || i == 19) << i;
+}
+
+TEST_P(OptimizerTest, LoadRefusesAnotherOptimizerOrSize) {
+  const auto optimizer = MakeOptimizer(settings, 10);
+  const StateReader reader = Saved(*optimizer);
+  OptimizerSettings other = settings;
+  other.kind = settings.kind == OptimizerKind::kSgd ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+  EXPECT_THROW(MakeOptimizer(other, 10)->Load(reader, "opt"), Error);
+  EXPECT_THROW(MakeOptimizer(settings, 10)->Load(reader, "elsewhere"), Error);
+  if (settings.kind != OptimizerKind::kSgd) {
+    EXPECT_THROW(MakeOptimizer(settings, 11)->Load(reader, "opt"), Error);
+  }
+}
+
+TEST_P(OptimizerTest, EmptySpan) {
+  const auto optimizer = MakeOptimizer(settings, 0);
+  optimizer->Step({}, {}, 0.01f);
+  EXPECT_EQ(optimizer->size(), 0u);
+  EXPECT_EQ(optimizer->kind(), settings.kind);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerTest,
+                         testing::Values("sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw"),
+                         [](const auto& info) { return info.param; });
+
+TEST(OptimizerMoments, ZeroGradientsEndInExactlyZeroMoments) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kMomentum, OptimizerKind::kRmsprop, OptimizerKind::kAdam, OptimizerKind::kAdamw}) {
+    const OptimizerSettings settings{.kind = kind, .beta2 = 0.9, .rms_alpha = 0.9};
+    std::vector<float> params(9), gradient(9, 0.5f);
+    const auto optimizer = MakeOptimizer(settings, 9);
+    optimizer->Step(params, gradient, 0.01f);
+    gradient.assign(9, 0.0f);
+    for (int step = 0; step < 2000; ++step) optimizer->Step(params, gradient, 0.01f);
+    std::vector<float> moment(9, 1.0f);
+    Saved(*optimizer).Get<float>("opt/moment0", moment);
+    for (const float value : moment) EXPECT_EQ(value, 0.0f);
+  }
+}
+
+TEST(OptimizerDeathTest, SizesMustMatch) {
+  std::vector<float> three(3), four(4);
+  const auto optimizer = MakeOptimizer({}, 3);
+  EXPECT_DEATH(optimizer->Step(three, four, 0.1f), "gradient == size_");
+}
+
+TEST(OptimizerSettings, AreAConfigStruct) {
+  OptimizerSettings settings;
+  ConfigFields fields;
+  fields.Add(settings);
+  fields.ApplyToml("optimizer = \"adamw\"\nweight_decay = 0.1\n", "x.toml");
+  EXPECT_EQ(settings.kind, OptimizerKind::kAdamw);
+  EXPECT_EQ(settings.weight_decay, 0.1);
+  EXPECT_THROW(fields.ApplyAssignment("beta2=1", "--set"), Error);
+}
+
+}  // namespace
+}  // namespace trireme
