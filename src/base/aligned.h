@@ -8,6 +8,7 @@
 #include <new>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace trireme {
 
@@ -23,6 +24,14 @@ class AlignedBuffer {
       : data_(static_cast<T*>(::operator new(size * sizeof(T) + kAlignment, std::align_val_t{kAlignment}))),
         size_(size) {
     std::fill_n(data_.get(), size, T{});
+  }
+
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
   }
 
   T* data() { return data_.get(); }

@@ -58,10 +58,10 @@ void FlushFolder(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string ReadFile(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) Fail("cannot read {}: it is a folder", path.string());
   std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) {
-    Fail("cannot read {}: {}", path.string(), std::filesystem::is_directory(path) ? "it is a folder" : std::strerror(errno));
-  }
+  if (!in) Fail("cannot read {}: {}", path.string(), std::strerror(errno));
   std::string content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (in.bad()) Fail("cannot read {}", path.string());
   return content;

@@ -35,6 +35,12 @@ class StateWriter {
     Put<char>(name, std::span<const char>(text.data(), text.size()));
   }
 
+  // Takes over all sections of `other`; their names must be new.
+  void Merge(StateWriter&& other) {
+    sections_.merge(std::move(other.sections_));
+    CHECK(other.sections_.empty());
+  }
+
   // All sections as one byte string, in name order.
   std::string Encode() const;
 

@@ -71,6 +71,8 @@ TEST(Traces, AgreeWithGymnasium) {
       Replay(entry, episode);
       (episode.at("terminated").get<bool>() ? terminated : truncated) = true;
     }
+    // Fresh random episodes may happen not to contain both; the recorded ones must.
+    if (std::getenv("TRIREME_ENV_TRACES") != nullptr) continue;
     EXPECT_TRUE(truncated) << entry.spec.name << ": no episode runs into the time limit";
     EXPECT_TRUE(terminated || entry.spec.name == "Pendulum-v1")
         << entry.spec.name << ": no episode terminates";

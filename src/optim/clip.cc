@@ -14,7 +14,7 @@ using Floats = float __attribute__((vector_size(16)));
 using Doubles = double __attribute__((vector_size(32)));
 
 // Element i goes to lane i % 16. A square of floats is exact in double, so only the sixteen running sums
-// round, each in the order of its elements.
+// round, each in the order of its elements, and a fused multiply-add gives the same bits.
 struct SquaredNormKernel {
   static constexpr std::size_t kLanes = 16;
 

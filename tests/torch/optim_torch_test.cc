@@ -104,7 +104,7 @@ std::vector<Case> Cases() {
     other.beta1 = 0.8;
     other.beta2 = 0.95;
     other.rms_alpha = 0.9;
-    other.eps = 1e-5;
+    other.eps = 1e-2;
     other.weight_decay = 1e-3;
     cases.push_back({std::string(name) + "_other", other, 3e-3});
   }

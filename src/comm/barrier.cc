@@ -1,0 +1,50 @@
+#include "comm/barrier.h"
+
+#include <sched.h>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kSpins = 20'000;  // a few hundred microseconds
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+int UsableProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+ThreadBarrier::ThreadBarrier(int threads)
+    : threads_(threads), spins_(threads <= UsableProcessors() ? kSpins : 0) {}
+
+void ThreadBarrier::Wait() {
+  const std::uint32_t round = round_.load(std::memory_order_acquire);
+  if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_acq_rel);
+    round_.notify_all();
+    return;
+  }
+  for (int i = 0; i < spins_ && round_.load(std::memory_order_acquire) == round; ++i) Pause();
+  while (round_.load(std::memory_order_acquire) == round) round_.wait(round, std::memory_order_acquire);
+  if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
+}
+
+void ThreadBarrier::Abort() {
+  aborted_.store(true, std::memory_order_release);
+  round_.fetch_add(1, std::memory_order_acq_rel);
+  round_.notify_all();
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// Collective operations between the workers of one run.
+//
+// Contract: all workers of a group call the same operations in the same order with the same sizes. Every call
+// blocks until the group has taken part. Sums are associated as a binary tree over ranks, adjacent pairs
+// first:
+// ((0+1)+(2+3))+..., which is also how a worker adds its own shards (see shard_sum.h). Together they make the
+// sum over all shards independent of how many workers hold them, bit for bit; for this the group size must be
+// a power of two.
+//
+// When one worker fails, Abort() releases the others: their pending and later calls throw Error instead of
+// waiting for ever.
+//
+// Thread safety: a Communicator belongs to one worker; Abort() may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace trireme {
+
+// What this worker has sent to others so far.
+struct Traffic {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual void Barrier() = 0;
+  // values <- the root's values.
+  virtual void Broadcast(std::span<double> values, int root) = 0;
+  // values <- the sum over ranks, the same bits on every rank.
+  virtual void AllReduceSum(std::span<float> values) = 0;
+  virtual void AllReduceSum(std::span<double> values) = 0;
+
+  virtual Traffic traffic() const = 0;
+  virtual void Abort() = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,76 @@
+#include "rollout/rollout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+
+Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
+    : shard_(shard),
+      steps_(steps),
+      batch_(env.make(shard.envs)),
+      obs_size_(env.spec.obs_size),
+      action_size_(env.spec.action.size()) {
+  const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
+  obs_ = AlignedBuffer<float>((samples + shard.envs) * obs_size_);
+  actions_ = AlignedBuffer<float>(samples * action_size_);
+  extra_ = AlignedBuffer<float>(samples);
+  rewards_ = AlignedBuffer<float>(samples);
+  terminated_ = AlignedBuffer<std::uint8_t>(samples);
+  truncated_ = AlignedBuffer<std::uint8_t>(samples);
+  batch_->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
+}
+
+void Rollout::CopyObs(std::span<const float> from, int env, const Normaliser* normaliser, float* to) const {
+  for (std::size_t i = 0; i < obs_size_; ++i) to[i] = from[i * envs() + env];
+  if (normaliser != nullptr) normaliser->Apply(to, to);
+}
+
+// A rollout starts where the previous one ended; row 0 is read anew because the normaliser may have changed.
+void Rollout::Begin(const Normaliser* normaliser) {
+  for (int b = 0; b < envs(); ++b) CopyObs(batch_->obs(), b, normaliser, ObsRow(0) + b * obs_size_);
+  truncated_samples_.clear();
+  truncated_obs_.clear();
+}
+
+void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> raw_sums) {
+  const std::size_t at = static_cast<std::size_t>(t) * envs();
+  batch_->Step({ActionRow(t), static_cast<std::size_t>(envs()) * action_size_});
+  std::ranges::copy(batch_->rewards(), rewards_.begin() + at);
+  std::ranges::copy(batch_->terminated(), terminated_.begin() + at);
+  std::ranges::copy(batch_->truncated(), truncated_.begin() + at);
+
+  float* next = ObsRow(t + 1);
+  for (int b = 0; b < envs(); ++b) {
+    CopyObs(batch_->obs(), b, nullptr, next + b * obs_size_);
+    if (!raw_sums.empty()) normaliser->AddTo(raw_sums, next + b * obs_size_);
+    if (normaliser != nullptr) normaliser->Apply(next + b * obs_size_, next + b * obs_size_);
+  }
+  for (const EpisodeEnd& end : batch_->finished()) {
+    episodes_.count += 1;
+    episodes_.return_sum += end.episode_return;
+    episodes_.length_sum += end.length;
+    if (end.terminated) continue;
+    truncated_samples_.push_back(static_cast<int>(at) + end.env);
+    truncated_obs_.resize(truncated_obs_.size() + obs_size_);
+    CopyObs(batch_->final_obs(), end.env, normaliser, truncated_obs_.data() + truncated_obs_.size() - obs_size_);
+  }
+}
+
+EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(episodes_, {}); }
+
+std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index); }
+
+void Rollout::Save(StateWriter& out) const {
+  batch_->Save(out, Scope() + "/env");
+  out.PutValue(Scope() + "/step_number", step_number_);
+}
+
+void Rollout::Load(const StateReader& in) {
+  batch_->Load(in, Scope() + "/env");
+  step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
+}
+
+}  // namespace trireme

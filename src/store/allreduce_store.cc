@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/aligned.h"
+#include "base/error.h"
+#include "optim/clip.h"
+#include "store/parameter_store.h"
+
+namespace trireme {
+namespace {
+
+class AllReduceStore final : public ParameterStore {
+ public:
+  AllReduceStore(Communicator& comm, const OptimizerSettings& optimizer, std::span<const float> initial)
+      : comm_(comm), params_(initial.size()), optimizer_(MakeOptimizer(optimizer, initial.size())) {
+    std::copy(initial.begin(), initial.end(), params_.begin());
+  }
+
+  std::span<const float> Pull() override { return params_.span(); }
+
+  double Push(std::span<float> gradient, const UpdateRule& rule) override {
+    CHECK(gradient.size() >= params_.size());
+    comm_.AllReduceSum(gradient);
+    const std::span<float> of_params = gradient.first(params_.size());
+    const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
+                                               : std::sqrt(SquaredNorm(of_params));
+    if (std::isfinite(norm)) optimizer_->Step(params_.span(), of_params, rule.learning_rate);
+    return norm;
+  }
+
+  void Share(std::span<double> values) override { comm_.AllReduceSum(values); }
+
+  void Save(StateWriter& out) const override {
+    out.Put<float>("params", params_.span());
+    optimizer_->Save(out, "optimizer");
+  }
+
+  void Load(const StateReader& in) override {
+    in.Get<float>("params", params_.span());
+    optimizer_->Load(in, "optimizer");
+  }
+
+ private:
+  Communicator& comm_;
+  AlignedBuffer<float> params_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace
+
+std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
+                                                   std::span<const float> initial) {
+  return std::make_unique<AllReduceStore>(comm, optimizer, initial);
+}
+
+}  // namespace trireme
