@@ -192,6 +192,14 @@ std::string OneLine(std::string_view text) {
   return out;
 }
 
+toml::table ParseToml(std::string_view text, const std::string& origin) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    Fail("{}: {}", Place(origin, error.source().begin), OneLine(error.description()));
+  }
+}
+
 // What a field takes, when a value is not even of the right type.
 std::string Expected(const Field& field) {
   if (field.type == "bool") return "true or false";
@@ -332,15 +340,10 @@ void ConfigFields::ApplyAssignment(std::string_view assignment, const std::strin
 }
 
 void ConfigFields::ApplyToml(std::string_view text, const std::string& origin) {
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    Fail("{}: {}", Place(origin, error.source().begin), OneLine(error.description()));
-  }
+  const toml::table table = ParseToml(text, origin);
   // toml++ sorts by name; the first mistake of the file should be the one reported.
   std::vector<std::pair<const toml::key*, const toml::node*>> entries;
-  for (auto&& [key, node] : std::as_const(table)) entries.emplace_back(&key, &node);
+  for (auto&& [key, node] : table) entries.emplace_back(&key, &node);
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a.first->source().begin < b.first->source().begin; });
   for (const auto& [key, node] : entries) {
@@ -384,6 +387,11 @@ std::string ConfigFields::ToMarkdown() const {
                        EscapeBars(DocWithAllowed(field)));
   }
   return out;
+}
+
+std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin) {
+  const toml::table table = ParseToml(text, origin);
+  return table[key].value_or(std::string());
 }
 
 }  // namespace trireme

@@ -408,5 +408,12 @@ TEST_F(ConfigDeathTest, ProgrammingMistakesAbort) {
   EXPECT_DEATH(fields.Get("missing"), "Has");
 }
 
+TEST(ReadTomlText, ReadsOneKeyAndIgnoresTheRest) {
+  EXPECT_EQ(ReadTomlText("other = 3\nenv = \"CartPole-v1\"", "env", "x.toml"), "CartPole-v1");
+  EXPECT_EQ(ReadTomlText("other = 3", "env", "x.toml"), "");
+  EXPECT_EQ(ReadTomlText("env = 3", "env", "x.toml"), "");
+  EXPECT_THROW(ReadTomlText("env = ", "env", "x.toml"), Error);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -11,8 +11,7 @@ namespace {
 
 template <class T>
 struct AddKernel {
-  [[gnu::always_inline]] static inline void Run(T* __restrict to, const T* __restrict from,
-                                                std::size_t n) {
+  [[gnu::always_inline]] static inline void Run(T* __restrict to, const T* __restrict from, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
   }
 };

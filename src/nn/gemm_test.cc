@@ -22,7 +22,7 @@ std::vector<float> RandomColumns(int rows, int columns, int ld, std::uint64_t st
   RandomStream random(1, Purpose::kTest, 0, step);
   std::vector<float> values(static_cast<std::size_t>(columns - 1) * ld + rows, kNan);
   for (int c = 0; c < columns; ++c) {
-    for (int r = 0; r < rows; ++r) values[c * ld + r] = static_cast<float>(random.NextNormal());
+    for (int r = 0; r < rows; ++r) values[c * ld + r] = 2 * ToUniform(random.NextBits()) - 1;
   }
   return values;
 }
@@ -60,20 +60,25 @@ struct Problem {
   // The worst error of `result` in units of the rounding error that k float additions may make.
   double Error(const std::vector<float>& result) const {
     double worst = 0;
+    std::vector<double> sum(shape.m), magnitude(shape.m);
     for (int j = 0; j < shape.n; ++j) {
       for (int i = 0; i < shape.m; ++i) {
-        double sum = shape.overwrite ? 0.0 : c[j * shape.ldc + i];
-        double magnitude = std::fabs(sum);
-        for (int p = 0; p < shape.k; ++p) {
-          const double term = static_cast<double>(a[p * shape.lda + i]) *
-                              (shape.transpose_b ? b[p * shape.ldb + j] : b[j * shape.ldb + p]);
-          sum += term;
-          magnitude += std::fabs(term);
+        sum[i] = shape.overwrite ? 0.0 : c[j * shape.ldc + i];
+        magnitude[i] = std::fabs(sum[i]);
+      }
+      for (int p = 0; p < shape.k; ++p) {
+        const double scale = shape.transpose_b ? b[p * shape.ldb + j] : b[j * shape.ldb + p];
+        for (int i = 0; i < shape.m; ++i) {
+          const double term = a[p * shape.lda + i] * scale;
+          sum[i] += term;
+          magnitude[i] += std::fabs(term);
         }
+      }
+      for (int i = 0; i < shape.m; ++i) {
         const double error =
-            std::fabs(result[j * shape.ldc + i] - sum) / ((shape.k + 1) * 0x1p-24 * magnitude);
-        if (!(error <= worst)) worst = error;  // NaN counts as the worst
-        if (std::isnan(worst)) return worst;
+            std::fabs(result[j * shape.ldc + i] - sum[i]) / ((shape.k + 1) * 0x1p-24 * magnitude[i]);
+        if (std::isnan(error)) return error;
+        worst = std::max(worst, error);
       }
     }
     return worst;

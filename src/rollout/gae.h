@@ -4,8 +4,9 @@
 //   A_t     = delta_t + gamma * lambda * A_{t+1}      (the chain stops where an episode ends)
 //   return  = A_t + V(s_t)
 //
-// next_t is V(s_{t+1}) inside an episode, 0 where it terminated, and the value of the episode's own last observation
-// where it was cut off by the time limit: a truncated episode has a future, a terminated one has none.
+// next_t is V(s_{t+1}) inside an episode, 0 where it terminated, and the value of the episode's own last
+// observation where it was cut off by the time limit: a truncated episode has a future, a terminated one has
+// none.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ namespace trireme {
 
 struct GaeInput {
   int steps = 0, envs = 0;
-  std::span<const float> rewards;                // [T, B]
-  std::span<const float> values;                 // [T + 1, B]; the last row belongs to the state after the rollout
-  std::span<const std::uint8_t> terminated;      // [T, B]
-  std::span<const std::uint8_t> truncated;       // [T, B]
-  std::span<const float> final_values;           // [T, B], read only where truncated
+  std::span<const float> rewards;  // [T, B]
+  std::span<const float> values;   // [T + 1, B]; the last row belongs to the state after the rollout
+  std::span<const std::uint8_t> terminated;  // [T, B]
+  std::span<const std::uint8_t> truncated;   // [T, B]
+  std::span<const float> final_values;       // [T, B], read only where truncated
   float gamma = 0, lambda = 0;
 };
 

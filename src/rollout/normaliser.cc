@@ -7,7 +7,12 @@
 namespace trireme {
 
 Normaliser::Normaliser(int features, bool centred, float limit)
-    : centred_(centred), limit_(limit), mean_(features), m2_(features), shift_(features), scale_(features, 1.0f) {}
+    : centred_(centred),
+      limit_(limit),
+      mean_(features),
+      m2_(features),
+      shift_(features),
+      scale_(features, 1.0f) {}
 
 void Normaliser::AddTo(std::span<double> sums, const float* x) const {
   CHECK(sums.size() == sums_size());
@@ -19,8 +24,8 @@ void Normaliser::AddTo(std::span<double> sums, const float* x) const {
   }
 }
 
-// With d = x - mean over n new samples: the batch mean is mean + S1/n and its squared deviations S2 - S1^2/n; two
-// groups merge as in Chan, Golub and LeVeque (1979).
+// With d = x - mean over n new samples: the batch mean is mean + S1/n and its squared deviations S2 - S1^2/n;
+// two groups merge as in Chan, Golub and LeVeque (1979).
 void Normaliser::Merge(std::span<const double> totals) {
   const double n = totals[0];
   if (n == 0) return;

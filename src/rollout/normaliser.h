@@ -1,8 +1,8 @@
 // Running mean and variance per feature, and (x - mean) / std.
 //
-// Statistics are frozen while experience is collected and merged once an iteration: every shard contributes sums of
-// deviations from the current mean, the sums are added over all shards in a fixed order, and every worker merges the
-// same totals. So the result does not depend on the number of workers.
+// Statistics are frozen while experience is collected and merged once an iteration: every shard contributes
+// sums of deviations from the current mean, the sums are added over all shards in a fixed order, and every
+// worker merges the same totals. So the result does not depend on the number of workers.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ class Normaliser {
   bool centred_;
   float limit_;
   double count_ = 0;
-  std::vector<double> mean_, m2_;       // m2: sum of squared deviations
-  std::vector<float> shift_, scale_;    // what Apply uses
+  std::vector<double> mean_, m2_;     // m2: sum of squared deviations
+  std::vector<float> shift_, scale_;  // what Apply uses
 };
 
 }  // namespace trireme

@@ -55,7 +55,8 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
     if (end.terminated) continue;
     truncated_samples_.push_back(static_cast<int>(at) + end.env);
     truncated_obs_.resize(truncated_obs_.size() + obs_size_);
-    CopyObs(batch_->final_obs(), end.env, normaliser, truncated_obs_.data() + truncated_obs_.size() - obs_size_);
+    CopyObs(batch_->final_obs(), end.env, normaliser,
+            truncated_obs_.data() + truncated_obs_.size() - obs_size_);
   }
 }
 

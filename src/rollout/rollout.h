@@ -1,8 +1,8 @@
 // T steps of experience from the environments of one shard, and how they are collected.
 //
-// Observations are stored as the network reads them: [T, B, obs], one sample after the other, normalised if the
-// algorithm normalises. The observation after the last step is row T, so that values are computed for T + 1 rows in
-// one pass. The last observations of truncated episodes are kept in a list, for bootstrapping.
+// Observations are stored as the network reads them: [T, B, obs], one sample after the other, normalised if
+// the algorithm normalises. The observation after the last step is row T, so that values are computed for T +
+// 1 rows in one pass. The last observations of truncated episodes are kept in a list, for bootstrapping.
 //
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
@@ -20,8 +20,8 @@ namespace trireme {
 
 // Which environments of the run a shard owns.
 struct ShardSpec {
-  int index = 0;          // 0 ... shards - 1
-  int envs = 0;           // environments per shard
+  int index = 0;  // 0 ... shards - 1
+  int envs = 0;   // environments per shard
   std::uint64_t seed = 0;
   std::uint32_t first_env() const { return static_cast<std::uint32_t>(index * envs); }
 };
@@ -35,9 +35,10 @@ class Rollout {
  public:
   Rollout(const EnvEntry& env, const ShardSpec& shard, int steps);
 
-  // Collects `steps` steps. policy(step_number, obs [B, obs], actions [B, action_size], extra [B]) chooses actions
-  // and leaves one float per environment with them (log-probabilities, for most algorithms). `normaliser` may be
-  // null; `raw_sums`, if not empty, receives the sums it needs to learn from the raw observations.
+  // Collects `steps` steps. policy(step_number, obs [B, obs], actions [B, action_size], extra [B]) chooses
+  // actions and leaves one float per environment with them (log-probabilities, for most algorithms).
+  // `normaliser` may be null; `raw_sums`, if not empty, receives the sums it needs to learn from the raw
+  // observations.
   template <class Policy>
   void Collect(const Normaliser* normaliser, std::span<double> raw_sums, Policy&& policy) {
     Begin(normaliser);
@@ -57,12 +58,12 @@ class Rollout {
   float* ObsRow(int t) { return obs_.data() + static_cast<std::size_t>(t) * envs() * obs_size_; }
   float* ActionRow(int t) { return actions_.data() + static_cast<std::size_t>(t) * envs() * action_size_; }
   float* ExtraRow(int t) { return extra_.data() + static_cast<std::size_t>(t) * envs(); }
-  std::span<const float> obs() const { return obs_.span(); }                        // [T + 1, B, obs]
-  std::span<const float> actions() const { return actions_.span(); }                // [T, B, action_size]
-  std::span<const float> extra() const { return extra_.span(); }                    // [T, B]
-  std::span<float> rewards() { return rewards_.span(); }                            // [T, B]
-  std::span<const std::uint8_t> terminated() const { return terminated_.span(); }   // [T, B]
-  std::span<const std::uint8_t> truncated() const { return truncated_.span(); }     // [T, B]
+  std::span<const float> obs() const { return obs_.span(); }                       // [T + 1, B, obs]
+  std::span<const float> actions() const { return actions_.span(); }               // [T, B, action_size]
+  std::span<const float> extra() const { return extra_.span(); }                   // [T, B]
+  std::span<float> rewards() { return rewards_.span(); }                           // [T, B]
+  std::span<const std::uint8_t> terminated() const { return terminated_.span(); }  // [T, B]
+  std::span<const std::uint8_t> truncated() const { return truncated_.span(); }    // [T, B]
 
   // Truncated episodes of this rollout: sample index t * B + b, and last observation, [n, obs].
   std::span<const int> truncated_samples() const { return truncated_samples_; }
@@ -85,7 +86,7 @@ class Rollout {
   int steps_;
   std::unique_ptr<EnvBatch> batch_;
   std::size_t obs_size_, action_size_;
-  std::uint64_t step_number_ = 0;       // of the whole run: keys the random draws of a step
+  std::uint64_t step_number_ = 0;  // of the whole run: keys the random draws of a step
   AlignedBuffer<float> obs_, actions_, extra_, rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
   std::vector<int> truncated_samples_;

@@ -1,0 +1,139 @@
+#include "algo/actor_critic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/rng.h"
+#include "base/simd.h"
+#include "nn/fast_math.h"
+
+namespace trireme {
+namespace {
+
+constexpr EnumName<Activation> kActivationNames[] = {{"tanh", Activation::kTanh},
+                                                     {"relu", Activation::kRelu},
+                                                     {"elu", Activation::kElu},
+                                                     {"silu", Activation::kSilu}};
+constexpr EnumName<Init> kInitNames[] = {
+    {"orthogonal", Init::kOrthogonal}, {"kaiming", Init::kKaiming}, {"xavier", Init::kXavier}};
+
+// The draws of one step: environment i uses block 0 of stream (kAction, first_env + i, step).
+struct StepDraws {
+  std::uint64_t seed;
+  std::uint32_t first_env;
+  std::uint64_t step;
+};
+
+struct SampleCategorical {
+  [[gnu::always_inline]] static inline void Run(const float* logits, int stride, int choices, int n,
+                                                StepDraws draws, float* actions, float* log_probs) {
+    for (int b = 0; b < n; ++b, logits += stride) {
+      const float uniform = ToUniform(
+          Philox(draws.seed, StreamCounter(Purpose::kAction, draws.first_env + b, draws.step, 0))[0]);
+      float highest = logits[0];
+      for (int a = 1; a < choices; ++a) highest = logits[a] > highest ? logits[a] : highest;
+      float sum = 0;
+      for (int a = 0; a < choices; ++a) sum += FastExp(logits[a] - highest);
+      // The first action whose cumulative weight exceeds the draw.
+      float left = uniform * sum;
+      int action = 0;
+      for (; action < choices - 1; ++action) {
+        left -= FastExp(logits[action] - highest);
+        if (left < 0) break;
+      }
+      actions[b] = static_cast<float>(action);
+      log_probs[b] = logits[action] - highest - FastLog(sum);
+    }
+  }
+};
+
+}  // namespace
+
+void ActorCriticSettings::Fields(ConfigFields& field) {
+  field("hidden", hidden, "units of each hidden layer", Between(1, 8192));
+  field("activation", activation, "nonlinearity after each hidden layer", kActivationNames);
+  field("init", init, "initial weights", kInitNames);
+  field("shared_tower", shared_tower, "policy and value share their hidden layers");
+  field("policy_gain", policy_gain, "scale of the policy's last layer at the start", NonNegative());
+  field("initial_log_std", initial_log_std, "continuous actions: log standard deviation at the start",
+        Between(-10, 5));
+}
+
+NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const EnvSpec& env) {
+  if (settings.hidden.empty() || settings.hidden.size() > 16) {
+    Fail("hidden: expected 1 to 16 layers, not {}", settings.hidden.size());
+  }
+  const int policy_size = env.action.discrete ? env.action.choices : env.action.size();
+  const auto tower = [&](std::string name, int outputs, double gain) {
+    return TowerSpec{std::move(name), env.obs_size, settings.hidden, outputs, settings.activation,
+                     settings.init,   gain};
+  };
+  NetworkSpec spec;
+  if (settings.shared_tower) {
+    spec.towers = {tower("shared", policy_size + 1, settings.policy_gain)};
+  } else {
+    spec.towers = {tower("policy", policy_size, settings.policy_gain), tower("value", 1, 1.0)};
+  }
+  if (!env.action.discrete) {
+    spec.free_vectors = {{"log_std", policy_size, static_cast<float>(settings.initial_log_std)}};
+  }
+  return spec;
+}
+
+OutputView ActorCritic::Policy(std::span<const float> params, const float* obs, int n,
+                               Workspace& workspace) const {
+  network_.towers()[0].Forward(params.data(), obs, n, workspace.tower(0));
+  return {workspace.tower(0).out().data(), policy_size_ + (shared_ ? 1 : 0)};
+}
+
+OutputView ActorCritic::Value(std::span<const float> params, const float* obs, int n,
+                              Workspace& workspace) const {
+  const std::size_t tower = shared_ ? 0 : 1;
+  network_.towers()[tower].Forward(params.data(), obs, n, workspace.tower(tower));
+  return ValueOfLastPass(workspace);
+}
+
+OutputView ActorCritic::ValueOfLastPass(Workspace& workspace) const {
+  if (shared_) return {workspace.tower(0).out().data() + policy_size_, policy_size_ + 1};
+  return {workspace.tower(1).out().data(), 1};
+}
+
+void ActorCritic::Sample(std::span<const float> params, const float* obs, int n, std::uint64_t seed,
+                         std::uint32_t first_env, std::uint64_t step, Workspace& workspace, float* actions,
+                         float* log_probs) const {
+  const auto [outputs, stride] = Policy(params, obs, n, workspace);
+  if (discrete_) {
+    SimdCall<SampleCategorical>(outputs, stride, policy_size_, n, StepDraws{seed, first_env, step}, actions,
+                                log_probs);
+    return;
+  }
+  // a = mean + std * noise;  log pi(a) = sum_d -noise^2/2 - log std - log(2 pi)/2
+  const std::span<const float> log_std = LogStd(params);
+  const float half_log_two_pi = 0.5f * std::log(2.0f * std::numbers::pi_v<float>);
+  for (int b = 0; b < n; ++b) {
+    RandomStream random(seed, Purpose::kAction, first_env + static_cast<std::uint32_t>(b), step);
+    float log_prob = 0;
+    for (int d = 0; d < policy_size_; ++d) {
+      const auto noise = static_cast<float>(random.NextNormal());
+      actions[b * policy_size_ + d] = outputs[b * stride + d] + std::exp(log_std[d]) * noise;
+      log_prob -= 0.5f * noise * noise + log_std[d] + half_log_two_pi;
+    }
+    log_probs[b] = log_prob;
+  }
+}
+
+void ActorCritic::Greedy(std::span<const float> params, const float* obs, int n, Workspace& workspace,
+                         float* actions) const {
+  const auto [outputs, stride] = Policy(params, obs, n, workspace);
+  for (int b = 0; b < n; ++b) {
+    const float* row = outputs + static_cast<std::ptrdiff_t>(b) * stride;
+    if (discrete_) {
+      actions[b] = static_cast<float>(std::max_element(row, row + policy_size_) - row);
+    } else {
+      std::copy_n(row, policy_size_, actions + b * policy_size_);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,85 @@
+// An algorithm is what one worker does: collect experience from its own environments, compute gradients, hand
+// them to the store. It knows its shards and its store, and nothing of threads, ranks or networks of
+// machines.
+//
+// The work of a run is cut into a fixed number of shards; a worker owns some of them. Whatever crosses shards
+// goes through a ShardSum and then the store, so results do not depend on who owns which shard.
+//
+// Thread safety: an Algorithm and its settings belong to one worker.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/config.h"
+#include "base/state.h"
+#include "env/env.h"
+#include "metrics/metric_row.h"
+#include "nn/network.h"
+#include "optim/optimizer.h"
+#include "store/parameter_store.h"
+
+namespace trireme {
+
+// What a worker is given. References outlive the algorithm.
+struct WorkerContext {
+  const EnvEntry& env;
+  const Network& network;
+  ParameterStore& store;
+  std::uint64_t seed = 0;
+  int shards = 1;       // in the whole run
+  int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1
+  int own_shards = 1;
+};
+
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+
+  // One round of collecting and learning. `progress` is the share of the run's steps done before it. Adds
+  // what it measured, over all workers, to `row`. Throws Error when training has diverged.
+  virtual void Iterate(double progress, MetricRow& row) = 0;
+  // Environment steps of one Iterate, over all workers.
+  virtual std::int64_t steps_per_iteration() const = 0;
+
+  // The actions the learned policy would choose without exploring. obs: [n, obs] as the environment gives
+  // them, actions: [n, action_size]; n <= kMostActed.
+  virtual void Act(std::span<const float> obs, int n, std::span<float> actions) = 0;
+  static constexpr int kMostActed = 128;
+
+  // State beyond the store's: of this worker's shards, and what all workers hold alike.
+  virtual void SaveShards(StateWriter& out) const = 0;
+  virtual void SaveCommon(StateWriter& out) const = 0;
+  virtual void Load(const StateReader& in) = 0;
+};
+
+// The settings of one algorithm, and what can be built from them.
+class AlgorithmSettings {
+ public:
+  virtual ~AlgorithmSettings() = default;
+
+  virtual void Fields(ConfigFields& field) = 0;
+  // Throws Error when the settings do not fit together, this environment or this number of shards.
+  virtual void Validate(const EnvSpec& env, int shards) const = 0;
+  virtual NetworkSpec MakeNetwork(const EnvSpec& env) const = 0;
+  virtual const OptimizerSettings& optimizer() const = 0;
+  virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;
+};
+
+// A row of the registry.
+struct AlgorithmEntry {
+  std::string name;
+  std::string help;       // one line for `trireme algos`
+  bool discrete = false;  // action spaces it can drive
+  bool continuous = false;
+  std::string metrics;  // names it adds to a MetricRow
+  std::unique_ptr<AlgorithmSettings> (*make_settings)();
+};
+
+std::span<const AlgorithmEntry> AllAlgorithms();
+// Throws Error with the nearest name when there is no such algorithm.
+const AlgorithmEntry& FindAlgorithm(const std::string& name);
+
+}  // namespace trireme

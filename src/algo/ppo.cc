@@ -1,0 +1,524 @@
+// Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347), for discrete and continuous actions.
+//
+// One iteration:
+//   collect     every environment takes `horizon` steps with the current policy
+//   advantages  generalised advantage estimation, bootstrapping where an episode was cut off
+//   update      `epochs` passes over the experience in `minibatches` shuffled parts; each part is one
+//   gradient step
+//               on the clipped surrogate loss (ppo_loss.h)
+//
+// Each shard contributes its own environments to every mini-batch. Its gradient is computed on its own and
+// added to the others' in a fixed order, so the result is the same bit for bit however shards are spread over
+// workers.
+
+#include "algo/ppo.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "algo/actor_critic.h"
+#include "algo/ppo_loss.h"
+#include "comm/shard_sum.h"
+#include "optim/schedule.h"
+#include "rollout/gae.h"
+#include "rollout/normaliser.h"
+#include "rollout/rollout.h"
+
+namespace trireme {
+namespace {
+
+struct PpoConfig {
+  int envs = 64;
+  int horizon = 128;
+  int epochs = 4;
+  int minibatches = 4;
+  double gamma = 0.99;
+  double gae_lambda = 0.95;
+  double clip = 0.2;
+  ScheduleKind clip_schedule = ScheduleKind::kConstant;
+  double value_clip = 0.0;
+  double value_coef = 0.5;
+  double entropy_coef = 0.0;
+  double learning_rate = 3e-4;
+  ScheduleKind learning_rate_schedule = ScheduleKind::kLinear;
+  double final_fraction = 0.0;
+  double desired_kl = 0.0;
+  double target_kl = 0.0;
+  double max_grad_norm = 0.5;
+  bool normalise_advantages = true;
+  bool normalise_obs = false;
+  bool normalise_rewards = false;
+
+  void Fields(ConfigFields& field) {
+    field("envs", envs, "environments stepped in parallel, over all shards", Between(1, 1'000'000));
+    field("horizon", horizon, "steps per environment in one iteration", Between(1, 1'000'000));
+    field("epochs", epochs, "passes over the experience of an iteration", Between(1, 1000));
+    field("minibatches", minibatches, "gradient steps per pass", Between(1, 1'000'000));
+    field("gamma", gamma, "discount per step", UnitInterval());
+    field("gae_lambda", gae_lambda, "mix of short and long advantage estimates", UnitInterval());
+    field("clip", clip, "how far the probability ratio may leave 1", Positive());
+    field("clip_schedule", clip_schedule, "course of the clip range over the run", kScheduleNames);
+    field("value_clip", value_clip, "how far a value may move in one iteration; 0: no limit", NonNegative());
+    field("value_coef", value_coef, "weight of the value loss", NonNegative());
+    field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative());
+    field("learning_rate", learning_rate, "initial step size", Positive());
+    field("learning_rate_schedule", learning_rate_schedule, "course of the step size over the run",
+          kScheduleNames);
+    field("final_fraction", final_fraction, "where linear and cosine schedules end, relative to their start",
+          UnitInterval());
+    field("desired_kl", desired_kl, "adapt the step size to this KL divergence per iteration; 0: off",
+          NonNegative());
+    field("target_kl", target_kl, "end an iteration's updates beyond 1.5 times this KL divergence; 0: off",
+          NonNegative());
+    field("max_grad_norm", max_grad_norm, "longest gradient, longer ones are scaled down; 0: no limit",
+          NonNegative());
+    field("normalise_advantages", normalise_advantages, "zero mean and unit variance in every mini-batch");
+    field("normalise_obs", normalise_obs, "scale observations by their running mean and deviation");
+    field("normalise_rewards", normalise_rewards, "scale rewards by the running deviation of returns");
+  }
+};
+
+// Everything one shard owns.
+struct Shard {
+  Shard(const EnvEntry& env, const ShardSpec& spec, const PpoConfig& config)
+      : rollout(env, spec, config.horizon),
+        running_returns(spec.envs),
+        values((static_cast<std::size_t>(config.horizon) + 1) * spec.envs),
+        final_values(rollout.samples()),
+        advantages(rollout.samples()),
+        returns(rollout.samples()),
+        order(static_cast<std::size_t>(config.epochs) * rollout.samples()) {}
+
+  std::span<const int> Minibatch(int epoch, int index, int minibatches) const {
+    const std::size_t n = rollout.samples();
+    const std::size_t begin = n * index / minibatches, end = n * (index + 1) / minibatches;
+    return std::span(order).subspan(epoch * n + begin, end - begin);
+  }
+
+  Rollout rollout;
+  AlignedBuffer<float> running_returns;  // [B], discounted: what reward normalisation measures
+  AlignedBuffer<float> values;           // [T + 1, B]
+  AlignedBuffer<float> final_values;     // [T, B]
+  AlignedBuffer<float> advantages;       // [T, B]
+  AlignedBuffer<float> returns;          // [T, B]
+  std::vector<int> order;                // [epochs, T * B], the samples in the order they are visited
+};
+
+class Ppo final : public Algorithm {
+ public:
+  Ppo(const PpoConfig& config, const WorkerContext& context);
+
+  void Iterate(double progress, MetricRow& row) override;
+  std::int64_t steps_per_iteration() const override { return std::int64_t{config_.envs} * config_.horizon; }
+  void Act(std::span<const float> obs, int n, std::span<float> actions) override;
+  void SaveShards(StateWriter& out) const override;
+  void SaveCommon(StateWriter& out) const override;
+  void Load(const StateReader& in) override;
+
+ private:
+  void Collect();
+  void EstimateValues(Shard& shard);
+  void NormaliseRewards();
+  void Shuffle(Shard& shard);
+  void ShareStatistics(MetricRow& row);
+  void Update(double progress, MetricRow& row);
+  void ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
+                     std::span<const float> params, std::span<float> gradient);
+  int MinibatchSize(int index) const;
+
+  PpoConfig config_;
+  WorkerContext context_;
+  ActorCritic model_;
+  std::vector<Shard> shards_;
+  std::uint64_t iteration_ = 0;
+  Normaliser obs_normaliser_;
+  Normaliser return_normaliser_;
+  KlAdaptiveRate adaptive_rate_;
+  Workspace workspace_;
+  ShardSum<float> gradient_;  // parameters, then kPpoStats statistics
+  ShardSum<double> statistics_;
+  std::vector<float> advantage_mean_, advantage_scale_;  // [epochs, minibatches]
+  // One mini-batch of one shard, gathered, and the gradient at the outputs.
+  std::vector<float> obs_, actions_, old_log_probs_, advantages_, returns_, old_values_, d_policy_, d_value_;
+};
+
+// Samples handled by one pass through the network.
+constexpr int kPassSize = 1024;
+
+// What ShareStatistics sums, in this order; sums of each mini-batch's advantages follow.
+enum Statistic {
+  kEpisodes,
+  kEpisodeReturn,
+  kEpisodeLength,
+  kValueError,
+  kReturnSum,
+  kReturnSquares,
+  kStatistics
+};
+
+Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
+    : config_(config),
+      context_(context),
+      model_(context.network, context.env.spec),
+      obs_normaliser_(context.env.spec.obs_size, true, 10.0f),
+      return_normaliser_(1, false, 10.0f),
+      adaptive_rate_(config.learning_rate, std::max(config.desired_kl, 1e-9), config.learning_rate * 1e-2,
+                     config.learning_rate * 1e2),
+      workspace_(context.network, std::max(kPassSize, std::max(kMostActed, config.envs / context.shards))),
+      gradient_(context.network.param_count() + kPpoStats),
+      statistics_(kStatistics + 2 * static_cast<std::size_t>(config.epochs) * config.minibatches),
+      advantage_mean_(static_cast<std::size_t>(config.epochs) * config.minibatches),
+      advantage_scale_(advantage_mean_.size(), 1.0f) {
+  for (int s = 0; s < context.own_shards; ++s) {
+    const ShardSpec spec{context.first_shard + s, config.envs / context.shards, context.seed};
+    shards_.emplace_back(context.env, spec, config);
+  }
+  const std::size_t obs_size = context.env.spec.obs_size, action_size = context.env.spec.action.size();
+  const std::size_t outputs = model_.policy_size() + (model_.shared() ? 1 : 0);
+  obs_.resize(kPassSize * obs_size);
+  actions_.resize(kPassSize * action_size);
+  for (auto* values : {&old_log_probs_, &advantages_, &returns_, &old_values_, &d_value_})
+    values->resize(kPassSize);
+  d_policy_.resize(kPassSize * outputs);
+}
+
+void Ppo::Iterate(double progress, MetricRow& row) {
+  Collect();
+  for (Shard& shard : shards_) EstimateValues(shard);
+  if (config_.normalise_rewards) NormaliseRewards();
+  for (Shard& shard : shards_) {
+    const Rollout& r = shard.rollout;
+    ComputeGae({.steps = r.steps(),
+                .envs = r.envs(),
+                .rewards = shard.rollout.rewards(),
+                .values = shard.values.span(),
+                .terminated = r.terminated(),
+                .truncated = r.truncated(),
+                .final_values = shard.final_values.span(),
+                .gamma = static_cast<float>(config_.gamma),
+                .lambda = static_cast<float>(config_.gae_lambda)},
+               shard.advantages.span(), shard.returns.span());
+    Shuffle(shard);
+  }
+  ShareStatistics(row);
+  Update(progress, row);
+  ++iteration_;
+}
+
+void Ppo::Collect() {
+  const std::span<const float> params = context_.store.Pull();
+  const Normaliser* normaliser = config_.normalise_obs ? &obs_normaliser_ : nullptr;
+  ShardSum<double> sums(obs_normaliser_.sums_size());
+  for (Shard& shard : shards_) {
+    const std::span<double> raw_sums = config_.normalise_obs ? sums.Next() : std::span<double>();
+    shard.rollout.Collect(
+        normaliser, raw_sums, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
+          model_.Sample(params, obs, shard.rollout.envs(), context_.seed, shard.rollout.shard().first_env(),
+                        step, workspace_, actions, log_probs);
+        });
+    if (config_.normalise_obs) sums.Add();
+  }
+  if (!config_.normalise_obs) return;
+  const std::span<double> totals = sums.Total();
+  context_.store.Share(totals);
+  obs_normaliser_.Merge(totals);
+}
+
+// V of every observed state in a few large passes: cheaper than one small pass per step while collecting.
+void Ppo::EstimateValues(Shard& shard) {
+  const std::span<const float> params = context_.store.Pull();
+  const std::size_t obs_size = shard.rollout.env_spec().obs_size;
+  const auto evaluate = [&](const float* obs, int n, auto&& take) {
+    for (int first = 0; first < n; first += kPassSize) {
+      const int count = std::min(kPassSize, n - first);
+      const auto [values, stride] = model_.Value(params, obs + first * obs_size, count, workspace_);
+      for (int i = 0; i < count; ++i) take(first + i, values[i * stride]);
+    }
+  };
+  evaluate(shard.rollout.obs().data(), shard.rollout.samples() + shard.rollout.envs(),
+           [&](int i, float value) { shard.values[i] = value; });
+  const std::span<const int> truncated = shard.rollout.truncated_samples();
+  evaluate(shard.rollout.truncated_obs().data(), static_cast<int>(truncated.size()),
+           [&](int i, float value) { shard.final_values[truncated[i]] = value; });
+}
+
+// Rewards are divided by the running standard deviation of the discounted return G <- gamma G + r of each
+// environment, which restarts where an episode ends.
+void Ppo::NormaliseRewards() {
+  ShardSum<double> sums(return_normaliser_.sums_size());
+  for (Shard& shard : shards_) {
+    const std::span<double> own = sums.Next();
+    const int envs = shard.rollout.envs();
+    for (int i = 0; i < shard.rollout.samples(); ++i) {
+      float& g = shard.running_returns[i % envs];
+      g = static_cast<float>(config_.gamma) * g + shard.rollout.rewards()[i];
+      return_normaliser_.AddTo(own, &g);
+      if ((shard.rollout.terminated()[i] | shard.rollout.truncated()[i]) != 0) g = 0;
+    }
+    sums.Add();
+  }
+  const std::span<double> totals = sums.Total();
+  context_.store.Share(totals);
+  return_normaliser_.Merge(totals);
+  for (Shard& shard : shards_) {
+    for (float& reward : shard.rollout.rewards()) return_normaliser_.Apply(&reward, &reward);
+  }
+}
+
+// A Fisher-Yates shuffle for every epoch, from the shard's own random stream.
+void Ppo::Shuffle(Shard& shard) {
+  const int n = shard.rollout.samples();
+  for (int epoch = 0; epoch < config_.epochs; ++epoch) {
+    int* order = shard.order.data() + static_cast<std::size_t>(epoch) * n;
+    std::iota(order, order + n, 0);
+    RandomStream random(context_.seed, Purpose::kShuffle,
+                        static_cast<std::uint32_t>(shard.rollout.shard().index),
+                        iteration_ * config_.epochs + epoch);
+    for (int i = n - 1; i > 0; --i)
+      std::swap(order[i], order[random.NextBelow(static_cast<std::uint32_t>(i) + 1)]);
+  }
+}
+
+int Ppo::MinibatchSize(int index) const {
+  return static_cast<int>(shards_[0].Minibatch(0, index, config_.minibatches).size()) * context_.shards;
+}
+
+// One exchange for all that must be known over the whole batch before the updates: how episodes went, how
+// well values predict returns, and mean and deviation of the advantages of every mini-batch.
+void Ppo::ShareStatistics(MetricRow& row) {
+  for (Shard& shard : shards_) {
+    const std::span<double> sums = statistics_.Next();
+    const EpisodeTotals episodes = shard.rollout.TakeEpisodes();
+    sums[kEpisodes] = episodes.count;
+    sums[kEpisodeReturn] = episodes.return_sum;
+    sums[kEpisodeLength] = episodes.length_sum;
+    for (int i = 0; i < shard.rollout.samples(); ++i) {
+      sums[kValueError] += double{shard.advantages[i]} * shard.advantages[i];
+      sums[kReturnSum] += shard.returns[i];
+      sums[kReturnSquares] += double{shard.returns[i]} * shard.returns[i];
+    }
+    for (int part = 0; config_.normalise_advantages && part < config_.epochs * config_.minibatches; ++part) {
+      for (const int i :
+           shard.Minibatch(part / config_.minibatches, part % config_.minibatches, config_.minibatches)) {
+        sums[kStatistics + 2 * part] += shard.advantages[i];
+        sums[kStatistics + 2 * part + 1] += double{shard.advantages[i]} * shard.advantages[i];
+      }
+    }
+    statistics_.Add();
+  }
+  const std::span<double> totals = statistics_.Total();
+  context_.store.Share(totals);
+
+  for (int part = 0; config_.normalise_advantages && part < config_.epochs * config_.minibatches; ++part) {
+    const double n = MinibatchSize(part % config_.minibatches);
+    const double mean = totals[kStatistics + 2 * part] / n;
+    const double variance = std::max(0.0, totals[kStatistics + 2 * part + 1] / n - mean * mean);
+    advantage_mean_[part] = static_cast<float>(mean);
+    advantage_scale_[part] = static_cast<float>(1.0 / (std::sqrt(variance) + 1e-8));
+  }
+  const double samples = static_cast<double>(steps_per_iteration());
+  const double return_mean = totals[kReturnSum] / samples;
+  const double return_variance = totals[kReturnSquares] / samples - return_mean * return_mean;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  row.Set("episode_return_mean", totals[kEpisodes] > 0 ? totals[kEpisodeReturn] / totals[kEpisodes] : kNone);
+  row.Set("episode_length_mean", totals[kEpisodes] > 0 ? totals[kEpisodeLength] / totals[kEpisodes] : kNone);
+  row.Set("episodes", totals[kEpisodes]);
+  row.Set("explained_variance",
+          return_variance > 0 ? 1.0 - totals[kValueError] / samples / return_variance : kNone);
+}
+
+void Ppo::Update(double progress, MetricRow& row) {
+  const auto scheduled = [&](double initial, ScheduleKind kind) {
+    return initial * ScheduleFactor(kind, config_.final_fraction, progress);
+  };
+  const double learning_rate = config_.desired_kl > 0
+                                   ? adaptive_rate_.rate()
+                                   : scheduled(config_.learning_rate, config_.learning_rate_schedule);
+  PpoLossRule rule{.clip = static_cast<float>(scheduled(config_.clip, config_.clip_schedule)),
+                   .value_clip = static_cast<float>(config_.value_clip),
+                   .value_coef = static_cast<float>(config_.value_coef),
+                   .entropy_coef = static_cast<float>(config_.entropy_coef)};
+  const UpdateRule update{static_cast<float>(learning_rate), config_.max_grad_norm};
+
+  double sums[kPpoStats] = {}, norm_sum = 0, samples = 0, updates = 0, last_kl = 0;
+  const bool watch_kl = config_.target_kl > 0;
+  for (int epoch = 0; epoch < config_.epochs; ++epoch) {
+    for (int index = 0; index < config_.minibatches; ++index) {
+      const std::span<const float> params = context_.store.Pull();
+      for (std::size_t t = 0; t < context_.network.towers().size(); ++t) {
+        context_.network.towers()[t].PrepareBackward(params.data(), workspace_.tower(t));
+      }
+      const int size = MinibatchSize(index);
+      rule.per_sample = 1.0f / static_cast<float>(size);
+      for (const Shard& shard : shards_) {
+        ShardGradient(shard, epoch, index, rule, params, gradient_.Next());
+        gradient_.Add();
+      }
+      const std::span<float> total = gradient_.Total();
+      const double norm = context_.store.Push(total, update);
+      if (!std::isfinite(norm)) {
+        Fail("training diverged: the gradient is not finite in iteration {}. Try a smaller learning_rate.",
+             iteration_);
+      }
+      const std::span<float> stats = total.subspan(context_.network.param_count());
+      for (int i = 0; i < kPpoStats; ++i) sums[i] += stats[i];
+      norm_sum += norm;
+      samples += size;
+      updates += 1;
+      last_kl = stats[kApproxKl] / size;
+      if (watch_kl && last_kl > 1.5 * config_.target_kl) break;
+    }
+    if (watch_kl && last_kl > 1.5 * config_.target_kl) break;
+  }
+  if (config_.desired_kl > 0) adaptive_rate_.Update(sums[kApproxKl] / samples);
+
+  row.Set("policy_loss", sums[kPolicyLoss] / samples);
+  row.Set("value_loss", sums[kValueLoss] / samples);
+  row.Set("entropy", sums[kEntropy] / samples);
+  row.Set("approx_kl", sums[kApproxKl] / samples);
+  row.Set("clip_fraction", sums[kClipped] / samples);
+  row.Set("learning_rate", learning_rate);
+  row.Set("grad_norm", norm_sum / updates);
+  row.Set("updates", updates);
+}
+
+// The gradient of one shard's part of a mini-batch, in passes that fit the caches.
+void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
+                        std::span<const float> params, std::span<float> gradient) {
+  const std::span<const int> samples = shard.Minibatch(epoch, index, config_.minibatches);
+  const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
+  const std::span<float> stats = gradient.subspan(context_.network.param_count());
+  const int part = epoch * config_.minibatches + index;
+  for (std::size_t first = 0; first < samples.size(); first += kPassSize) {
+    const int n = static_cast<int>(std::min<std::size_t>(kPassSize, samples.size() - first));
+    for (int i = 0; i < n; ++i) {
+      const std::size_t from = samples[first + i];
+      std::copy_n(shard.rollout.obs().data() + from * obs_size, obs_size, obs_.data() + i * obs_size);
+      std::copy_n(shard.rollout.actions().data() + from * action_size, action_size,
+                  actions_.data() + i * action_size);
+      old_log_probs_[i] = shard.rollout.extra()[from];
+      advantages_[i] = shard.advantages[from];
+      returns_[i] = shard.returns[from];
+      old_values_[i] = shard.values[from];
+    }
+    const PpoBatch batch{n,
+                         actions_.data(),
+                         old_log_probs_.data(),
+                         advantages_.data(),
+                         returns_.data(),
+                         old_values_.data(),
+                         advantage_mean_[part],
+                         advantage_scale_[part]};
+
+    const auto [policy, stride] = model_.Policy(params, obs_.data(), n, workspace_);
+    if (model_.discrete()) {
+      CategoricalPolicyLoss(batch, rule, policy, model_.policy_size(), stride, d_policy_.data(), stats);
+    } else {
+      GaussianPolicyLoss(batch, rule, policy, model_.policy_size(), stride, model_.LogStd(params),
+                         d_policy_.data(), model_.LogStd(gradient), stats);
+    }
+    const Network& network = context_.network;
+    if (model_.shared()) {
+      const auto [values, value_stride] = model_.ValueOfLastPass(workspace_);
+      ValueLoss(batch, rule, values, value_stride, d_policy_.data() + model_.policy_size(), stats);
+    } else {
+      const auto [values, value_stride] = model_.Value(params, obs_.data(), n, workspace_);
+      ValueLoss(batch, rule, values, value_stride, d_value_.data(), stats);
+      network.towers()[1].Backward(params.data(), obs_.data(), d_value_.data(), n, workspace_.tower(1),
+                                   gradient.data());
+    }
+    network.towers()[0].Backward(params.data(), obs_.data(), d_policy_.data(), n, workspace_.tower(0),
+                                 gradient.data());
+  }
+}
+
+void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
+  const std::size_t obs_size = context_.env.spec.obs_size;
+  std::copy_n(obs.data(), n * obs_size, obs_.data());
+  if (config_.normalise_obs) {
+    for (int i = 0; i < n; ++i) obs_normaliser_.Apply(obs_.data() + i * obs_size, obs_.data() + i * obs_size);
+  }
+  model_.Greedy(context_.store.Pull(), obs_.data(), n, workspace_, actions.data());
+}
+
+void Ppo::SaveShards(StateWriter& out) const {
+  for (const Shard& shard : shards_) {
+    shard.rollout.Save(out);
+    out.Put<float>(fmt::format("shard/{}/running_returns", shard.rollout.shard().index),
+                   shard.running_returns.span());
+  }
+}
+
+void Ppo::SaveCommon(StateWriter& out) const {
+  out.PutValue("ppo/iteration", iteration_);
+  obs_normaliser_.Save(out, "ppo/obs_normaliser");
+  return_normaliser_.Save(out, "ppo/return_normaliser");
+  adaptive_rate_.Save(out, "ppo/adaptive_rate");
+}
+
+void Ppo::Load(const StateReader& in) {
+  iteration_ = in.GetValue<std::uint64_t>("ppo/iteration");
+  obs_normaliser_.Load(in, "ppo/obs_normaliser");
+  return_normaliser_.Load(in, "ppo/return_normaliser");
+  adaptive_rate_.Load(in, "ppo/adaptive_rate");
+  for (Shard& shard : shards_) {
+    shard.rollout.Load(in);
+    in.Get<float>(fmt::format("shard/{}/running_returns", shard.rollout.shard().index),
+                  shard.running_returns.span());
+  }
+}
+
+class PpoSettings final : public AlgorithmSettings {
+ public:
+  void Fields(ConfigFields& field) override {
+    field.Add(config_);
+    field.Add(network_);
+    field.Add(optimizer_);
+  }
+  void Validate(const EnvSpec& env, int shards) const override {
+    if (config_.envs % shards != 0) {
+      Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards",
+           config_.envs, shards);
+    }
+    const std::int64_t per_shard = std::int64_t{config_.envs} / shards * config_.horizon;
+    if (per_shard < config_.minibatches) {
+      Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)",
+           config_.minibatches, per_shard);
+    }
+    const std::int64_t floats =
+        std::int64_t{config_.envs} * (config_.horizon + 1) * (env.obs_size + config_.epochs + 8);
+    if (floats > (std::int64_t{1} << 34)) {
+      Fail("envs * horizon = {} samples would need {} GiB: reduce envs, horizon or epochs",
+           std::int64_t{config_.envs} * config_.horizon, floats * 4 >> 30);
+    }
+  }
+  NetworkSpec MakeNetwork(const EnvSpec& env) const override { return MakeActorCriticNetwork(network_, env); }
+  const OptimizerSettings& optimizer() const override { return optimizer_; }
+  std::unique_ptr<Algorithm> Make(const WorkerContext& context) const override {
+    return std::make_unique<Ppo>(config_, context);
+  }
+
+ private:
+  PpoConfig config_;
+  ActorCriticSettings network_;
+  OptimizerSettings optimizer_{.eps = 1e-5};
+};
+
+}  // namespace
+
+AlgorithmEntry PpoEntry() {
+  return {
+      .name = "ppo",
+      .help = "proximal policy optimisation: clipped policy gradient, several passes over each batch",
+      .discrete = true,
+      .continuous = true,
+      .metrics =
+          "episode_return_mean episode_length_mean episodes explained_variance policy_loss value_loss "
+          "entropy approx_kl clip_fraction learning_rate grad_norm updates",
+      .make_settings = [] { return std::unique_ptr<AlgorithmSettings>(std::make_unique<PpoSettings>()); }};
+}
+
+}  // namespace trireme

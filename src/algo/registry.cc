@@ -1,0 +1,23 @@
+#include <vector>
+
+#include "algo/algorithm.h"
+#include "algo/ppo.h"
+#include "base/text.h"
+
+namespace trireme {
+
+std::span<const AlgorithmEntry> AllAlgorithms() {
+  static const std::vector<AlgorithmEntry> table = {PpoEntry()};
+  return table;
+}
+
+const AlgorithmEntry& FindAlgorithm(const std::string& name) {
+  std::vector<std::string> names;
+  for (const AlgorithmEntry& entry : AllAlgorithms()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  Fail("unknown algorithm '{}'.{} `trireme algos` lists them.", name, SuggestNearest(name, names));
+}
+
+}  // namespace trireme

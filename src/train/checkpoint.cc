@@ -1,0 +1,107 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kMagic = "TRIREME CHECKPOINT\n";
+constexpr int kVersion = 1;
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kSuffix = ".trireme";
+constexpr std::size_t kKept = 2;
+
+// The steps in a checkpoint's file name, or nothing for any other file.
+std::optional<std::int64_t> StepsInName(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size() - kSuffix.size();
+  std::int64_t steps = 0;
+  const auto [stop, error] = std::from_chars(begin, end, steps);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return steps;
+}
+
+// Takes one line off the front of `text`.
+std::string_view TakeLine(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return {};
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
+}  // namespace
+
+void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state) {
+  const std::string body = state.Encode();
+  const std::string header =
+      fmt::format("{}version {}\nbytes {}\nsha256 {}\n", kMagic, kVersion, body.size(), Sha256Hex(body));
+  WriteFileAtomically(folder / fmt::format("{}{}{}", kPrefix, steps, kSuffix), header + body);
+  const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
+  for (std::size_t i = kKept; i < all.size(); ++i) {
+    std::error_code ignored;
+    std::filesystem::remove(all[i], ignored);
+  }
+}
+
+std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder) {
+  std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (const auto steps = StepsInName(entry.path())) found.emplace_back(*steps, entry.path());
+  }
+  if (error) Fail("cannot list {}: {}", folder.string(), error.message());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::filesystem::path> paths;
+  for (auto& [steps, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+StateReader ReadCheckpoint(const std::filesystem::path& file) {
+  const std::string content = ReadFile(file);
+  std::string_view rest = content;
+  if (!rest.starts_with(kMagic))
+    Fail("{} is not a Trireme checkpoint, or its beginning is damaged", file.string());
+  rest.remove_prefix(kMagic.size());
+  const std::string_view version = TakeLine(rest);
+  if (version != fmt::format("version {}", kVersion)) {
+    Fail("{} was written in checkpoint format '{}'; this program reads version {}", file.string(), version,
+         kVersion);
+  }
+  const std::string_view bytes = TakeLine(rest);
+  const std::string_view checksum = TakeLine(rest);
+  if (bytes != fmt::format("bytes {}", rest.size())) {
+    Fail("{} is truncated or damaged: it holds {} bytes of state where its header says '{}'", file.string(),
+         rest.size(), bytes);
+  }
+  if (checksum != "sha256 " + Sha256Hex(rest))
+    Fail("{} is damaged: its checksum does not match", file.string());
+  return StateReader(rest);
+}
+
+std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder) {
+  const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
+  if (all.empty()) return std::nullopt;
+  try {
+    return ReadCheckpoint(all[0]);
+  } catch (const Error& damaged) {
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      try {
+        ReadCheckpoint(all[i]);
+      } catch (const Error&) {
+        continue;
+      }
+      Fail("{}. The previous good one is {}: remove the damaged file and resume again.", damaged.what(),
+           all[i].string());
+    }
+    Fail("{}. There is no earlier good one: remove the damaged file to start the run again.", damaged.what());
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+// Checkpoints on disk: docs/checkpoint-format.md describes the bytes.
+//
+// A run keeps its two newest checkpoints, checkpoint-<steps>.trireme. Each is written to a temporary, flushed
+// and renamed, so a crash leaves the earlier ones whole; each carries a version and a SHA-256 of its content,
+// so a damaged one is recognised.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/state.h"
+
+namespace trireme {
+
+// Writes a checkpoint of `steps` steps and removes all but the two newest. Throws Error; what was there
+// stays.
+void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state);
+
+// All checkpoints of a run, newest first.
+std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder);
+
+// Reads one file. Throws Error that says what is wrong with it: not a checkpoint, another version, truncated,
+// damaged.
+StateReader ReadCheckpoint(const std::filesystem::path& file);
+
+// The newest checkpoint of a run folder, or nothing where none was written yet. When the newest is damaged,
+// throws Error that names it and the previous good one.
+std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder);
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+#include "train/evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme {
+
+Evaluation Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own) const {
+  std::vector<double> returns(episodes_);
+  for (int group = first; group < first + own; ++group) {
+    const int begin = episodes_ * group / groups_, end = episodes_ * (group + 1) / groups_;
+    for (int part = begin; part < end; part += Algorithm::kMostActed) {
+      RunGroup(algorithm, part, std::min(end, part + Algorithm::kMostActed), returns);
+    }
+  }
+  comm.AllReduceSum(std::span<double>(returns));
+
+  Evaluation result{.mean = 0, .std = 0, .episodes = episodes_};
+  for (const double value : returns) result.mean += value / episodes_;
+  for (const double value : returns) result.std += (value - result.mean) * (value - result.mean) / episodes_;
+  result.std = std::sqrt(result.std);
+  return result;
+}
+
+void Evaluator::RunGroup(Algorithm& algorithm, int begin, int end, std::span<double> returns) const {
+  const int n = end - begin;
+  const std::unique_ptr<EnvBatch> batch = env_.make(n);
+  batch->Reset(seed_, Purpose::kEvalReset, static_cast<std::uint32_t>(begin));
+  const int obs_size = env_.spec.obs_size;
+  std::vector<float> obs(static_cast<std::size_t>(n) * obs_size);
+  std::vector<float> actions(static_cast<std::size_t>(n) * env_.spec.action.size());
+  std::vector<bool> done(n, false);
+  for (int left = n; left > 0;) {
+    for (int b = 0; b < n; ++b) {
+      for (int i = 0; i < obs_size; ++i) obs[b * obs_size + i] = batch->obs()[i * n + b];
+    }
+    algorithm.Act(obs, n, actions);
+    batch->Step(actions);
+    for (const EpisodeEnd& ended : batch->finished()) {
+      if (done[ended.env]) continue;  // copies go on with further episodes; only the first counts
+      done[ended.env] = true;
+      returns[begin + ended.env] = ended.episode_return;
+      --left;
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "train/report_writer.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "metrics/jsonl.h"
+#include "train/trainer.h"
+
+namespace trireme {
+namespace {
+
+PlotSeries Curve(const std::vector<MetricRow>& rows, const std::string& name) {
+  PlotSeries series{.name = name, .x = {}, .y = {}};
+  for (const MetricRow& row : rows) {
+    const double value = row.Get(name);
+    if (std::isnan(value)) continue;
+    series.x.push_back(static_cast<double>(row.step()));
+    series.y.push_back(value);
+  }
+  return series;
+}
+
+// NaN has no place in JSON.
+nlohmann::ordered_json Number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+void WriteRunReport(const RunFolder& folder, const RunSettings& settings, const RunFacts& facts) {
+  const std::vector<MetricRow> rows = ReadJsonl(folder.metrics());
+  RunReport report{.facts = facts,
+                   .evaluation = Curve(rows, "eval_return_mean"),
+                   .training = Curve(rows, "episode_return_mean"),
+                   .details = {},
+                   .config = settings.fields.ToToml()};
+  const PlotSeries spread = Curve(rows, "eval_return_std");
+  for (std::size_t i = 0; i < spread.y.size() && spread.y.size() == report.evaluation.y.size(); ++i) {
+    report.evaluation.low.push_back(report.evaluation.y[i] - spread.y[i]);
+    report.evaluation.high.push_back(report.evaluation.y[i] + spread.y[i]);
+  }
+  for (const char* name : {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
+                           "learning_rate", "grad_norm", "explained_variance", "steps_per_s"}) {
+    PlotSeries series = Curve(rows, name);
+    if (series.x.empty()) continue;
+    series.name.clear();
+    report.details.push_back(
+        {.title = name, .x_label = "steps", .y_label = "", .series = {std::move(series)}, .target = {}});
+  }
+  WriteReport(folder.path(), report);
+}
+
+std::string ResultJson(const RunFacts& facts) {
+  const auto optional = [](const auto& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
+  const nlohmann::ordered_json json = {{"env", facts.env},
+                                       {"algo", facts.algo},
+                                       {"store", facts.store},
+                                       {"workers", facts.workers},
+                                       {"seed", facts.seed},
+                                       {"steps", facts.steps},
+                                       {"wall_s", Number(facts.wall_s)},
+                                       {"cpu_s", Number(facts.cpu_s)},
+                                       {"steps_per_s", Number(facts.steps_per_s)},
+                                       {"eval_return_mean", Number(facts.eval_return_mean)},
+                                       {"eval_return_std", Number(facts.eval_return_std)},
+                                       {"eval_episodes", facts.eval_episodes},
+                                       {"target", optional(facts.target)},
+                                       {"reached_target", facts.reached_target},
+                                       {"time_to_target_s", optional(facts.time_to_target_s)},
+                                       {"steps_to_target", optional(facts.steps_to_target)},
+                                       {"params_sha256", facts.params_sha256},
+                                       {"bytes_sent", facts.bytes_sent},
+                                       {"messages_sent", facts.messages_sent}};
+  return json.dump();
+}
+
+}  // namespace trireme

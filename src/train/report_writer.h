@@ -1,0 +1,15 @@
+// Turns the files of a run into its report.
+#pragma once
+
+#include <string>
+
+#include "metrics/report.h"
+#include "train/run_config.h"
+#include "train/run_folder.h"
+
+namespace trireme {
+
+// Writes report.html and learning_curve.svg from metrics.jsonl and the result. Throws Error.
+void WriteRunReport(const RunFolder& folder, const RunSettings& settings, const RunFacts& facts);
+
+}  // namespace trireme

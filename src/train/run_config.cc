@@ -1,0 +1,78 @@
+#include "train/run_config.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "comm/barrier.h"
+#include "train/presets.h"
+
+namespace trireme {
+
+void RunConfig::Fields(ConfigFields& field) {
+  field("env", env, "environment; `trireme envs` lists them");
+  field("algo", algo, "algorithm; `trireme algos` lists them");
+  field("store", store, "where parameters live", OneOf{"local", "allreduce"});
+  field("workers", workers, "threads that train; 0: as many as processors and shards allow", Between(0, 64));
+  field("shards", shards, "parts the work is cut into; fixes the result, whatever the workers",
+        Between(1, 64));
+  field("steps", steps, "environment steps to train for", Between(1, 1e15));
+  field("seed", seed, "what all randomness of the run follows from");
+  field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
+  field("target", target, "return to reach");
+  field("eval_every", eval_every, "steps between evaluations; 0: only at the end", Between(0, 1e15));
+  field("eval_episodes", eval_episodes, "episodes of an evaluation, on seeds never trained on",
+        Between(1, 100'000));
+  field("checkpoint_every_s", checkpoint_every_s, "seconds between checkpoints", NonNegative());
+}
+
+RunSettings::RunSettings(const std::string& env, const std::string& algo)
+    : algorithm(FindAlgorithm(algo).make_settings()) {
+  run.env = FindEnv(env).spec.name;
+  run.algo = algo;
+  run.target = FindEnv(env).spec.reward_threshold;
+  fields.Add(run);
+  fields.Add(*algorithm);
+  const std::string name = fmt::format("{}.{}", env, algo);
+  for (const Preset& preset : AllPresets()) {
+    if (preset.name == name) fields.ApplyToml(preset.text, fmt::format("presets/{}.toml", name));
+  }
+}
+
+void RunSettings::Resolve() {
+  const auto is_power_of_two = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
+  if (!is_power_of_two(run.shards)) {
+    Fail("shards = {} is not a power of two (1, 2, 4, 8, ...), which the order of summation needs",
+         run.shards);
+  }
+  if (run.workers == 0) {
+    const auto processors = static_cast<unsigned>(UsableProcessors());
+    run.workers =
+        run.store == "local" ? 1 : std::min(run.shards, static_cast<int>(std::bit_floor(processors)));
+  }
+  if (run.shards % run.workers != 0) {
+    Fail("workers = {} does not divide shards = {}: choose 1, 2, 4, ... up to {}, or change shards",
+         run.workers, run.shards, run.shards);
+  }
+  if (run.store == "local" && run.workers > 1) {
+    Fail("store = local holds the parameters of one worker, not {}: use --workers 1 or --store allreduce",
+         run.workers);
+  }
+  const EnvSpec& spec = env().spec;
+  const AlgorithmEntry& entry = FindAlgorithm(run.algo);
+  if (!(spec.action.discrete ? entry.discrete : entry.continuous)) {
+    Fail("{} has {} actions, which {} cannot drive", spec.name,
+         spec.action.discrete ? "discrete" : "continuous", run.algo);
+  }
+  algorithm->Validate(spec, run.shards);
+}
+
+std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder) {
+  const std::string origin = (folder.path() / "config.toml").string();
+  const std::string text = folder.ReadConfig();
+  auto settings =
+      std::make_unique<RunSettings>(ReadTomlText(text, "env", origin), ReadTomlText(text, "algo", origin));
+  settings->fields.ApplyToml(text, origin);
+  return settings;
+}
+
+}  // namespace trireme

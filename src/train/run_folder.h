@@ -1,0 +1,29 @@
+// The folder a run writes: docs/run-folder.md describes what is in it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace trireme {
+
+class RunFolder {
+ public:
+  // Makes a new folder for a run, with its settings in config.toml. An empty path chooses a fresh name below
+  // runs/. Throws Error when the path is a file, holds another run or other files, or cannot be written.
+  static RunFolder Create(std::filesystem::path path, const std::string& name, const std::string& config);
+  // Opens the folder of an earlier run. Throws Error when it holds none.
+  static RunFolder Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path result() const { return path_ / "result.json"; }
+  std::string ReadConfig() const;
+  // Replaces config.toml, for a resumed run whose settings were changed.
+  void WriteConfig(const std::string& config) const;
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+}  // namespace trireme
