@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/parse.h"
+#include "base/config.h"
 #include "cli/commands.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
@@ -14,19 +14,30 @@ namespace {
 
 struct EvalFlags {
   std::string run;
-  int episodes = 100;
-  std::optional<std::uint64_t> seed;
+  std::optional<std::string> episodes, seed;
   bool json = false;
+};
+
+struct EvalConfig {
+  int episodes = 100;
+  std::uint64_t seed = 0;
+
+  void Fields(ConfigFields& field) {
+    field("episodes", episodes, "how many episodes", Between(1, 100'000));
+    field("seed", seed, "seed of the episodes");
+  }
 };
 
 int RunEval(const EvalFlags& flags) {
   const RunFolder folder = RunFolder::Open(flags.run);
   const std::unique_ptr<RunSettings> settings = ReadRunSettings(folder);
   settings->Resolve();
-  if (flags.episodes < 1 || flags.episodes > 100'000)
-    Fail("--episodes: expected 1 to 100000, not {}", flags.episodes);
-  const RunFacts facts =
-      EvaluateRun(*settings, folder, flags.episodes, flags.seed.value_or(settings->run.seed));
+  EvalConfig config{.seed = settings->run.seed};
+  ConfigFields fields;
+  fields.Add(config);
+  if (flags.episodes) fields.Set("episodes", *flags.episodes, "--episodes");
+  if (flags.seed) fields.Set("seed", *flags.seed, "--seed");
+  const RunFacts facts = EvaluateRun(*settings, folder, config.episodes, config.seed);
   if (flags.json) {
     fmt::print("{}\n", ResultJson(facts));
   } else {

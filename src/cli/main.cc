@@ -1,10 +1,18 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "train/trainer.h"
 
@@ -31,6 +39,12 @@ int Run(int argc, char** argv, double started_s) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+      std::vector<std::string> names;
+      for (const auto& [name, command] : commands) names.emplace_back(name);
+      trireme::Fail("there is no command '{}'.{} See trireme --help.", argv[1],
+                    trireme::SuggestNearest(argv[1], names));
+    }
     std::fprintf(stderr, "trireme: %s. See trireme --help.\n", error.what());
     return kUserError;
   }
@@ -40,13 +54,29 @@ int Run(int argc, char** argv, double started_s) {
   return kUserError;
 }
 
+// A request beyond the machine's memory then ends in std::bad_alloc and a message, not in the kernel killing
+// whatever it likes. Sanitizers reserve more than that for themselves.
+void LimitMemory() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  rlimit limit;
+  const auto machine =
+      static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= machine) return;
+  limit.rlim_cur = machine;
+  setrlimit(RLIMIT_DATA, &limit);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const double started_s = trireme::MonotonicSeconds();
   std::signal(SIGPIPE, SIG_IGN);  // a closed terminal must not end a run
+  LimitMemory();
   try {
-    return Run(argc, argv, started_s);
+    const int code = Run(argc, argv, started_s);
+    if (std::fflush(stdout) != 0) trireme::Fail("cannot write the output: {}", std::strerror(errno));
+    return code;
   } catch (const trireme::Error& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
   } catch (const std::bad_alloc&) {

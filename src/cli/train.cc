@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/file.h"
+#include "base/parse.h"
 #include "cli/commands.h"
 #include "metrics/progress.h"
 #include "train/run_config.h"
@@ -44,8 +46,12 @@ void ApplyFlags(const TrainFlags& flags, RunSettings& settings) {
     apply("target", flags.target);
     settings.run.stop_at_target = true;
   }
-  for (const std::string& assignment : flags.assignments)
+  std::set<std::string_view> keys;
+  for (const std::string& assignment : flags.assignments) {
+    const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));
+    if (!keys.insert(key).second) Fail("--set {}: {} was set before: give each key once", assignment, key);
     settings.fields.ApplyAssignment(assignment, "--set");
+  }
 }
 
 std::unique_ptr<RunSettings> SettingsOfNewRun(const TrainFlags& flags) {
@@ -90,10 +96,6 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
                FormatCount(static_cast<double>(*facts.steps_to_target)), *facts.time_to_target_s);
   }
   fmt::print("parameters: sha256 {}\n", facts.params_sha256);
-  if (result.interrupted) {
-    fmt::print("interrupted; a checkpoint was written. Continue with: trireme train --resume {}\n",
-               folder.path().string());
-  }
   fmt::print("report: {}\n", (folder.path() / "report.html").string());
 }
 
@@ -110,7 +112,6 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     folder = RunFolder::Open(flags.resume);
     settings = SettingsOfOldRun(flags, *folder);
     settings->Resolve();
-    folder->WriteConfig(settings->fields.ToToml());
   }
   std::signal(SIGINT, RequestStop);
   std::signal(SIGTERM, RequestStop);
@@ -120,6 +121,10 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     fmt::print("{}\n", ResultJson(result.facts));
   } else {
     PrintReport(result, *folder);
+  }
+  if (result.interrupted) {
+    fmt::print(stderr, "interrupted; a checkpoint was written. Continue with: trireme train --resume {}\n",
+               folder->path().string());
   }
   return 0;
 }

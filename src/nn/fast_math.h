@@ -2,8 +2,8 @@
 // kernels. The stated errors are what fast_math_test.cc checks.
 #pragma once
 
-#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "nn/vec.h"
@@ -22,6 +22,16 @@ template <class T>
   } else {
     return __builtin_convertvector(n, T);
   }
+}
+
+// std::bit_cast, always inlined: called as a function of the baseline instruction set, it would return a
+// vector elsewhere than an AVX2 caller looks for it.
+template <class To, class From>
+[[gnu::always_inline]] inline To BitsAs(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(To));
+  return to;
 }
 
 // x * P(x^2) / Q(x^2), a minimax fit on |x| <= 7.9, where tanh is 1 up to float rounding. Relative error <
@@ -60,7 +70,7 @@ template <class T>
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  return std::bit_cast<T>(std::bit_cast<Int>(p) + (std::bit_cast<Int>(shifted) << 23));
+  return BitsAs<T>(BitsAs<Int>(p) + (BitsAs<Int>(shifted) << 23));
 }
 
 // Natural logarithm of positive normal floats: x = m * 2^e with m near 1, log m = 2 atanh((m-1)/(m+1)).
@@ -68,9 +78,9 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline T FastLog(T x) {
   using Int = IntegersLike<T>;
-  const Int bits = std::bit_cast<Int>(x);
+  const Int bits = BitsAs<Int>(x);
   const Int exponent = (bits - 0x3F3504F3) >> 23;  // sqrt(1/2): m falls into [sqrt(1/2), sqrt(2))
-  const T m = std::bit_cast<T>(bits - (exponent << 23));
+  const T m = BitsAs<T>(bits - (exponent << 23));
   const T s = (m - 1.0f) / (m + 1.0f);
   const T s2 = s * s;
   const T series = (((0.2222222222f * s2 + 0.2857142857f) * s2 + 0.4f) * s2 + 0.6666666667f) * s2 + 2.0f;

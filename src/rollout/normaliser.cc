@@ -1,5 +1,6 @@
 #include "rollout/normaliser.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -31,7 +32,8 @@ void Normaliser::Merge(std::span<const double> totals) {
   if (n == 0) return;
   for (std::size_t i = 0; i < mean_.size(); ++i) {
     const double delta = totals[1 + 2 * i] / n;
-    const double batch_m2 = totals[2 + 2 * i] - n * delta * delta;
+    // Never negative but by rounding, as for a feature that does not change.
+    const double batch_m2 = std::max(0.0, totals[2 + 2 * i] - n * delta * delta);
     m2_[i] += batch_m2 + delta * delta * count_ * n / (count_ + n);
     mean_[i] += delta * n / (count_ + n);
   }

@@ -27,6 +27,15 @@ std::optional<std::int64_t> StepsInName(const std::filesystem::path& path) {
   return steps;
 }
 
+// A process killed while it wrote leaves a temporary, which nobody will finish.
+void RemoveTemporaries(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() == ".tmp" && StepsInName(path.stem())) std::filesystem::remove(path, ignored);
+  }
+}
+
 // Takes one line off the front of `text`.
 std::string_view TakeLine(std::string_view& text) {
   const std::size_t end = text.find('\n');
@@ -39,6 +48,7 @@ std::string_view TakeLine(std::string_view& text) {
 }  // namespace
 
 void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state) {
+  RemoveTemporaries(folder);
   const std::string body = state.Encode();
   const std::string header =
       fmt::format("{}version {}\nbytes {}\nsha256 {}\n", kMagic, kVersion, body.size(), Sha256Hex(body));
@@ -97,10 +107,11 @@ std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& fol
       } catch (const Error&) {
         continue;
       }
-      Fail("{}. The previous good one is {}: remove the damaged file and resume again.", damaged.what(),
-           all[i].string());
+      Fail("{}. The previous good one is {}: to go on from there, remove the newer file and resume again.",
+           damaged.what(), all[i].string());
     }
-    Fail("{}. There is no earlier good one: remove the damaged file to start the run again.", damaged.what());
+    Fail("{}. There is no earlier good one: to start the run from its beginning, remove it and resume again.",
+         damaged.what());
   }
 }
 

@@ -64,6 +64,7 @@ void RunSettings::Resolve() {
          spec.action.discrete ? "discrete" : "continuous", run.algo);
   }
   algorithm->Validate(spec, run.shards);
+  algorithm->MakeNetwork(spec);  // refuses layers that make no network, before anything is written
 }
 
 std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder) {

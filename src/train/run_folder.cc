@@ -1,5 +1,11 @@
 #include "train/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "base/error.h"
 #include "base/file.h"
 
@@ -19,6 +25,15 @@ fs::path FreshPath(const std::string& name) {
   Fail("runs/ is full of runs named {}: remove some or choose --out", name);
 }
 
+// A process killed while it made the folder leaves a part of config.toml, which is not worth keeping.
+bool HoldsOtherFiles(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename() != fmt::format("{}.tmp", kConfigName)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 RunFolder RunFolder::Create(fs::path path, const std::string& name, const std::string& config) {
@@ -31,9 +46,7 @@ RunFolder RunFolder::Create(fs::path path, const std::string& name, const std::s
       Fail("--out {} holds another run: choose another folder, or continue it with --resume {}",
            path.string(), path.string());
     }
-    if (!fs::is_empty(path, error) && !error) {
-      Fail("--out {} is not empty: choose another folder", path.string());
-    }
+    if (HoldsOtherFiles(path)) Fail("--out {} is not empty: choose another folder", path.string());
   }
   error.clear();
   fs::create_directories(path, error);
@@ -45,10 +58,9 @@ RunFolder RunFolder::Create(fs::path path, const std::string& name, const std::s
 
 RunFolder RunFolder::Open(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) Fail("--resume {}: there is no such folder", path.string());
+  if (!fs::is_directory(path, error)) Fail("there is no folder {}", path.string());
   if (!fs::exists(path / kConfigName, error)) {
-    Fail("--resume {}: no run was recorded there (config.toml is missing): start it again with --out",
-         path.string());
+    Fail("{} holds no run (config.toml is missing): start one there with --out", path.string());
   }
   return RunFolder(path);
 }
@@ -57,6 +69,17 @@ std::string RunFolder::ReadConfig() const { return ReadFile(path_ / kConfigName)
 
 void RunFolder::WriteConfig(const std::string& config) const {
   WriteFileAtomically(path_ / kConfigName, config);
+}
+
+FolderLock::FolderLock(const RunFolder& folder)
+    : fd_(::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(fd_);
+  Fail("another process is training in {}: wait for it to end, or stop it", folder.path().string());
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace trireme

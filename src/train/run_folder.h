@@ -26,4 +26,18 @@ class RunFolder {
   std::filesystem::path path_;
 };
 
+// Held while a process trains in a folder. The operating system gives it back when the process ends, however
+// that happens, so a killed run can be resumed at once. Where a file system has no locks, it does nothing.
+class FolderLock {
+ public:
+  // Throws Error when another process holds it.
+  explicit FolderLock(const RunFolder& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_;
+};
+
 }  // namespace trireme

@@ -124,6 +124,7 @@ class Worker {
 
   const RunSettings& settings_;
   const RunConfig& run_;
+  const Network& network_;
   const RunFolder& folder_;
   const TrainOptions& options_;
   Shared& shared_;
@@ -146,11 +147,51 @@ std::vector<float> InitialParams(const Network& network, std::uint64_t seed) {
   return params;
 }
 
+// "policy 4-64-64-2 tanh, value 4-64-64-1 tanh": the same parameters mean something else in another network,
+// even where their number is the same.
+std::string Describe(const NetworkSpec& spec) {
+  constexpr const char* kActivations[] = {"tanh", "relu", "elu", "silu"};
+  std::string text;
+  for (const TowerSpec& tower : spec.towers) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tower.name, tower.inputs);
+    for (const int units : tower.hidden) text += fmt::format("-{}", units);
+    text += fmt::format("-{} {}", tower.outputs, kActivations[static_cast<int>(tower.activation)]);
+  }
+  return text;
+}
+
+// What a checkpoint must have in common with the settings it is loaded into.
+std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
+  return {{"env", run.env},
+          {"algo", run.algo},
+          {"seed", fmt::format("{}", run.seed)},
+          {"shards", fmt::format("{}", run.shards)},
+          {"network", Describe(network.spec())}};
+}
+
+void LoadState(const StateReader& checkpoint, const RunFolder& folder, const RunConfig& run,
+               const Network& network, RunProgress& progress, ParameterStore& store, Algorithm& algorithm) {
+  try {
+    for (const auto& [name, value] : Identity(run, network)) {
+      const std::string& saved = checkpoint.GetText("run/" + name);
+      if (saved != value) Fail("it was made with {} {}, not {}", name, saved, value);
+    }
+    progress.Visit([&](const char* name, auto& value) {
+      value = checkpoint.GetValue<std::decay_t<decltype(value)>>(name);
+    });
+    store.Load(checkpoint);
+    algorithm.Load(checkpoint);
+  } catch (const Error& error) {
+    Fail("the checkpoint in {} does not fit the settings: {}", folder.path().string(), error.what());
+  }
+}
+
 Worker::Worker(const RunSettings& settings, const Network& network, const RunFolder& folder,
                const TrainOptions& options, Shared& shared, int rank,
                const std::optional<StateReader>& checkpoint)
     : settings_(settings),
       run_(settings.run),
+      network_(network),
       folder_(folder),
       options_(options),
       shared_(shared),
@@ -166,20 +207,17 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
                                          .first_shard = rank * own,
                                          .own_shards = own});
   progress_.next_eval = run_.eval_every;
-  if (checkpoint) {
-    progress_.Visit([&](const char* name, auto& value) {
-      value = checkpoint->GetValue<std::decay_t<decltype(value)>>(name);
-    });
-    store_->Load(*checkpoint);
-    algorithm_->Load(*checkpoint);
-  }
+  if (checkpoint) LoadState(*checkpoint, folder, run_, network, progress_, *store_, *algorithm_);
   earlier_wall_s_ = progress_.wall_s;
   earlier_cpu_s_ = progress_.cpu_s;
   earlier_traffic_ = {progress_.bytes, progress_.messages};
   first_step_ = progress_.steps;
   last_checkpoint_s_ = MonotonicSeconds();
-  if (leader())
-    chronicle_ = std::make_unique<Chronicle>(folder, progress_, checkpoint.has_value(), options.json);
+  if (!leader()) return;
+  // Settings changed for a resume are recorded once the checkpoint is known to fit them.
+  const std::string config = settings.fields.ToToml();
+  if (folder.ReadConfig() != config) folder.WriteConfig(config);
+  chronicle_ = std::make_unique<Chronicle>(folder, progress_, checkpoint.has_value(), options.json);
 }
 
 void Worker::Run() {
@@ -207,8 +245,9 @@ Decision Worker::Decide(bool evaluated) {
   const bool due = run_.eval_every > 0 && progress_.steps >= progress_.next_eval;
   decision.evaluate = !evaluated && (finished || due);
   if (decision.evaluate) return decision;
-  interrupted_ = options_.stop != nullptr && options_.stop->load();
-  decision.stop = finished || interrupted_ || (run_.stop_at_target && progress_.reached);
+  const bool done = finished || (run_.stop_at_target && progress_.reached);
+  interrupted_ = !done && options_.stop != nullptr && options_.stop->load();
+  decision.stop = done || interrupted_;
   decision.checkpoint = decision.stop || MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
   return decision;
 }
@@ -250,6 +289,7 @@ void Worker::Checkpoint() {
     for (StateWriter& part : shared_.saved) state.Merge(std::move(part));
     algorithm_->SaveCommon(state);
     store_->Save(state);
+    for (const auto& [name, value] : Identity(run_, network_)) state.PutText("run/" + name, value);
     progress_.wall_s = WallSeconds();
     progress_.cpu_s = earlier_cpu_s_ + CpuSeconds();
     progress_.bytes = earlier_traffic_.bytes;
@@ -315,6 +355,7 @@ double MonotonicSeconds() { return ClockSeconds(CLOCK_MONOTONIC); }
 
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
+  const FolderLock lock(folder);
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   Shared shared(settings.run.workers);
   std::unique_ptr<Worker> first;
@@ -362,12 +403,8 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int e
                                                    .shards = settings.run.shards,
                                                    .first_shard = 0,
                                                    .own_shards = settings.run.shards});
-  store->Load(*checkpoint);
-  algorithm->Load(*checkpoint);
   RunProgress progress;
-  progress.Visit([&](const char* name, auto& value) {
-    value = checkpoint->GetValue<std::decay_t<decltype(value)>>(name);
-  });
+  LoadState(*checkpoint, folder, settings.run, network, progress, *store, *algorithm);
   const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);
   const Evaluation evaluation = evaluator.Run(*algorithm, comm, 0, settings.run.shards);
   progress.eval_mean = evaluation.mean;

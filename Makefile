@@ -1,0 +1,57 @@
+# `make demo` and `make test` work on a fresh Debian 12 machine: they install what they need (root or sudo).
+BUILD := build
+DEMO := runs/demo
+
+.PHONY: demo test fast build bench bench-peers asan-ubsan tsan format tidy clean
+
+demo:
+	scripts/setup demo
+	@test -f $(BUILD)/CMakeCache.txt || cmake --preset release -DTRIREME_TESTS=OFF
+	cmake --build $(BUILD) --target trireme
+	@rm -rf $(DEMO)
+	@echo; echo "== build/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)"
+	@$(BUILD)/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)
+	@echo "picture: $(DEMO)/learning_curve.svg"
+
+build:
+	scripts/setup test
+	cmake --preset release -DTRIREME_TESTS=ON
+	cmake --build $(BUILD)
+
+test: build
+	ctest --test-dir $(BUILD) --output-on-failure
+
+# The tests of one minute.
+fast: build
+	ctest --test-dir $(BUILD) --output-on-failure -L fast -j2
+
+bench:
+	scripts/setup bench
+	cmake --preset release -DTRIREME_BENCH=ON
+	cmake --build $(BUILD) --target benchmarks
+	bench/run $(BUILD)
+
+bench-peers:
+	scripts/setup bench
+	cmake --preset release -DTRIREME_BENCH=ON
+	cmake --build $(BUILD) --target trireme
+	bench/run-peers $(BUILD)
+
+# Threads and parsing under the sanitizers.
+asan-ubsan tsan:
+	scripts/setup test
+	cmake --preset $@
+	cmake --build --preset $@
+	ctest --test-dir $(BUILD)/$@ --output-on-failure
+
+format:
+	scripts/setup dev
+	git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+tidy:
+	scripts/setup dev
+	cmake --preset release -DTRIREME_TESTS=ON
+	git ls-files 'src/*.cc' | grep -v _test.cc | xargs clang-tidy -p $(BUILD) --quiet
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,58 @@
+// `trireme eval` on runs and on what is not one.
+
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using EvalTest = CliTest;
+
+TEST_F(EvalTest, AgreesWithTheRunsOwnFinalEvaluation) {
+  Args args = SmallRun("run");
+  for (std::string& arg : args) {
+    if (arg == "eval_episodes=8") arg = "eval_episodes=100";
+  }
+  const Json run = ResultOf(RunTrireme(args + Args{"--workers", "2"}));
+  const auto before = Snapshot(Path("run"));
+  const Json eval = ResultOf(RunTrireme({"eval", Path("run"), "--json"}));
+  for (const char* key : {"eval_return_mean", "eval_return_std", "eval_episodes", "params_sha256", "steps"})
+    EXPECT_EQ(eval[key], run[key]) << key;
+  const Json other = ResultOf(RunTrireme({"eval", Path("run"), "--seed", "99", "--json"}));
+  EXPECT_NE(other["eval_return_mean"], run["eval_return_mean"]);
+  const Json few = ResultOf(RunTrireme({"eval", Path("run"), "--episodes", "3", "--json"}));
+  EXPECT_EQ(few["eval_episodes"], 3);
+  EXPECT_EQ(Snapshot(Path("run")), before);
+}
+
+TEST_F(EvalTest, SaysItInWordsWithoutJson) {
+  FinishedRun("run");
+  const Outcome outcome = RunTrireme({"eval", Path("run"), "--episodes", "5"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.out.find("over 5 episodes"), std::string::npos) << outcome.out;
+}
+
+TEST_F(EvalTest, RefusesWhatIsNoRun) {
+  ExpectRefused(RunTrireme({"eval"}), {"run is required"});
+  ExpectRefused(RunTrireme({"eval", Path("missing")}), {"there is no folder", Path("missing")});
+  fs::create_directory(Path("empty"));
+  ExpectRefused(RunTrireme({"eval", Path("empty")}), {"holds no run", Path("empty")});
+  FinishedRun("run");
+  for (const fs::path& file : Checkpoints(Path("run"))) fs::remove(file);
+  ExpectRefused(RunTrireme({"eval", Path("run")}), {"holds no checkpoint", Path("run")});
+}
+
+TEST_F(EvalTest, RefusesBadNumbers) {
+  FinishedRun("run");
+  for (const char* bad : {"0", "-1", "1e30", "nan", "inf", "1.5", "many", ""}) {
+    SCOPED_TRACE(bad);
+    ExpectRefused(RunTrireme({"eval", Path("run"), "--episodes", bad}), {"--episodes"});
+  }
+  for (const char* bad : {"-1", "1e30", "nan", "0.5"}) {
+    SCOPED_TRACE(bad);
+    ExpectRefused(RunTrireme({"eval", Path("run"), "--seed", bad}), {"--seed"});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing

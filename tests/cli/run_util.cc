@@ -1,0 +1,113 @@
+#include "run_util.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace trireme::testing {
+
+namespace fs = std::filesystem;
+
+Args operator+(Args left, const Args& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Outcome RunTrireme(const Args& args, const ProcessOptions& options) {
+  return Process(kBinary, args, options).Wait();
+}
+
+Json ResultOf(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0) << "signal " << outcome.signal << "\n" << outcome.err;
+  if (outcome.code != 0) return Json::object();
+  EXPECT_TRUE(outcome.out.ends_with('\n'));
+  const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
+  const Json json = Json::parse(text.substr(text.rfind('\n') + 1), nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(json.is_object()) << outcome.out;
+  return json.is_object() ? json : Json::object();
+}
+
+void ExpectRefused(const Outcome& outcome, const std::vector<std::string>& parts) {
+  EXPECT_EQ(outcome.signal, 0);
+  EXPECT_GT(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.err.ends_with('\n')) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.err.find("unexpected failure"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("internal error"), std::string::npos) << outcome.err;
+  for (const std::string& part : parts) {
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << "'" << part << "' is not in: " << outcome.err;
+  }
+}
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in) << "cannot read " << path;
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void WriteText(const fs::path& path, const std::string& content) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << content;
+  EXPECT_TRUE(out.flush()) << "cannot write " << path;
+}
+
+std::map<std::string, std::string> Snapshot(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    files[entry.path().string()] = entry.is_regular_file() ? ReadText(entry.path()) : "";
+  return files;
+}
+
+std::vector<Json> TimelessRows(const fs::path& run) {
+  std::ifstream in(run / "metrics.jsonl");
+  std::vector<Json> rows;
+  for (std::string line; std::getline(in, line);) {
+    Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(row.is_object()) << line;
+    if (!row.is_object()) continue;
+    row.erase("wall_s");
+    row.erase("steps_per_s");
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<fs::path> Checkpoints(const fs::path& run) {
+  std::vector<std::pair<long, fs::path>> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-") && name.ends_with(".trireme"))
+      found.emplace_back(std::stol(name.substr(std::string("checkpoint-").size())), entry.path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<fs::path> paths;
+  for (auto& [steps, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+void CliTest::SetUp() {
+  std::string pattern = (fs::path(::testing::TempDir()) / "trireme-cli-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  folder_ = pattern;
+}
+
+void CliTest::TearDown() {
+  std::error_code ignored;
+  if (!HasFailure()) fs::remove_all(folder_, ignored);
+}
+
+Args CliTest::SmallRun(const std::string& name) const {
+  return {"train",           "--env",   "CartPole-v1", "--out",      Path(name), "--steps",         "5120",
+          "--set",           "envs=16", "--set",       "horizon=32", "--set",    "eval_episodes=8", "--set",
+          "eval_every=2048", "--json"};
+}
+
+Json CliTest::FinishedRun(const std::string& name, const Args& more) const {
+  return ResultOf(RunTrireme(SmallRun(name) + more));
+}
+
+}  // namespace trireme::testing

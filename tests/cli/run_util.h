@@ -1,0 +1,59 @@
+// What tests of the command line share: running it, and looking at what it left.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "process.h"
+
+namespace trireme::testing {
+
+using Args = std::vector<std::string>;
+using Json = nlohmann::json;
+
+inline constexpr const char* kBinary = TRIREME_BINARY;
+
+Args operator+(Args left, const Args& right);
+
+// Runs the program to its end.
+Outcome RunTrireme(const Args& args, const ProcessOptions& options = {});
+
+// The last line of a successful `--json` command. Anything else fails the test and gives an empty object.
+Json ResultOf(const Outcome& outcome);
+
+// Expects a clean refusal: a non-zero exit code, nothing on standard output and exactly one line on standard
+// error, which contains every one of `parts`.
+void ExpectRefused(const Outcome& outcome, const std::vector<std::string>& parts);
+
+std::string ReadText(const std::filesystem::path& path);
+void WriteText(const std::filesystem::path& path, const std::string& content);
+
+// Every file below a folder with its content: equal before and after means nothing was touched.
+std::map<std::string, std::string> Snapshot(const std::filesystem::path& folder);
+
+// The rows of metrics.jsonl without what depends on the clock.
+std::vector<Json> TimelessRows(const std::filesystem::path& run);
+
+// Newest first.
+std::vector<std::filesystem::path> Checkpoints(const std::filesystem::path& run);
+
+// A test with a folder of its own, which is removed after it passed.
+class CliTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  // A small CartPole run into Path(name), with 10 iterations of 512 steps.
+  Args SmallRun(const std::string& name) const;
+  // The same, finished; expects success.
+  Json FinishedRun(const std::string& name, const Args& more = {}) const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace trireme::testing
