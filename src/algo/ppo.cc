@@ -385,6 +385,15 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("updates", updates);
 }
 
+// to[i] = from[rows[i]], for rows of `width` floats. Rows lie anywhere in memory: a plain loop per array keeps many
+// cache misses in flight at once.
+void Gather(std::span<const float> from, std::size_t width, std::span<const int> rows, std::span<float> to) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float* row = from.data() + rows[i] * width;
+    for (std::size_t k = 0; k < width; ++k) to[i * width + k] = row[k];
+  }
+}
+
 // The gradient of one shard's part of a mini-batch, in passes that fit the caches.
 void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
                         std::span<const float> params, std::span<float> gradient) {
@@ -394,16 +403,13 @@ void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossR
   const int part = epoch * config_.minibatches + index;
   for (std::size_t first = 0; first < samples.size(); first += kPassSize) {
     const int n = static_cast<int>(std::min<std::size_t>(kPassSize, samples.size() - first));
-    for (int i = 0; i < n; ++i) {
-      const std::size_t from = samples[first + i];
-      std::copy_n(shard.rollout.obs().data() + from * obs_size, obs_size, obs_.data() + i * obs_size);
-      std::copy_n(shard.rollout.actions().data() + from * action_size, action_size,
-                  actions_.data() + i * action_size);
-      old_log_probs_[i] = shard.rollout.extra()[from];
-      advantages_[i] = shard.advantages[from];
-      returns_[i] = shard.returns[from];
-      old_values_[i] = shard.values[from];
-    }
+    const std::span<const int> pass = samples.subspan(first, n);
+    Gather(shard.rollout.obs(), obs_size, pass, obs_);
+    Gather(shard.rollout.actions(), action_size, pass, actions_);
+    Gather(shard.rollout.extra(), 1, pass, old_log_probs_);
+    Gather(shard.advantages.span(), 1, pass, advantages_);
+    Gather(shard.returns.span(), 1, pass, returns_);
+    if (rule.value_clip > 0) Gather(shard.values.span(), 1, pass, old_values_);
     const PpoBatch batch{n,
                          actions_.data(),
                          old_log_probs_.data(),

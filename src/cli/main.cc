@@ -1,6 +1,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -39,9 +40,9 @@ int Run(int argc, char** argv, double started_s) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
-      std::vector<std::string> names;
-      for (const auto& [name, command] : commands) names.emplace_back(name);
+    std::vector<std::string> names;
+    for (const auto& [name, command] : commands) names.emplace_back(name);
+    if (argc > 1 && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
       trireme::Fail("there is no command '{}'.{} See trireme --help.", argv[1],
                     trireme::SuggestNearest(argv[1], names));
     }

@@ -99,6 +99,12 @@ void ProgressPrinter::Update(const Progress& progress) {
   Print(progress);
 }
 
+void ProgressPrinter::Note(const std::string& line) {
+  if (style_ == ProgressStyle::kSilent) return;
+  WriteIgnoringErrors(fd_, fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", line));
+  line_open_ = false;
+}
+
 void ProgressPrinter::Finish(const Progress& progress) {
   if (style_ == ProgressStyle::kSilent) return;
   Print(progress);

@@ -54,6 +54,9 @@ class ProgressPrinter {
   // freely.
   void Update(const Progress& progress);
 
+  // Prints a line that stays, above the progress line.
+  void Note(const std::string& line);
+
   // Prints the last state, whatever the time, and ends the line.
   void Finish(const Progress& progress);
 

@@ -148,10 +148,22 @@ TEST_F(ProgressPrinterTest, PlainPrintsNowAndThen) {
   EXPECT_EQ(Output(), "steps 2\nsteps 4\nsteps 5\n");
 }
 
+TEST_F(ProgressPrinterTest, NotesStayAboveTheRewrittenLine) {
+  {
+    ProgressPrinter printer(fd_, ProgressStyle::kTerminal);
+    printer.Note("first");
+    printer.Update(At(0, 1));
+    printer.Note("second");
+    printer.Update(At(1, 2));
+  }
+  EXPECT_EQ(Output(), "first\n\rsteps 1\x1b[K\r\x1b[Ksecond\n\rsteps 2\x1b[K\n");
+}
+
 TEST_F(ProgressPrinterTest, SilentPrintsNothing) {
   {
     ProgressPrinter printer(fd_, ProgressStyle::kSilent);
     printer.Update(At(100, 1));
+    printer.Note("nothing");
     printer.Finish(At(200, 2));
   }
   EXPECT_EQ(Output(), "");

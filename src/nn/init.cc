@@ -1,5 +1,6 @@
 #include "nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

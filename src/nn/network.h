@@ -5,6 +5,7 @@
 // buffers.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

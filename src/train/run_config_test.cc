@@ -1,7 +1,9 @@
 #include "train/run_config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <string>
@@ -148,7 +150,10 @@ class SavedSettings : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::remove_all(path_); }
   void TearDown() override { std::filesystem::remove_all(path_); }
-  std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) / "trireme_saved_settings";
+  std::filesystem::path path_ =
+      std::filesystem::path(testing::TempDir()) /
+      fmt::format("trireme_settings_{}_{}", testing::UnitTest::GetInstance()->current_test_info()->name(),
+                  getpid());
 };
 
 TEST_F(SavedSettings, ReadBackAsTheyWere) {

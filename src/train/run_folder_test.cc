@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -15,8 +16,9 @@ class RunFolderTest : public testing::Test {
  protected:
   void SetUp() override {
     before_ = fs::current_path();
-    root_ = fs::path(testing::TempDir()) / (std::string("trireme_run_folder_") +
-                                            testing::UnitTest::GetInstance()->current_test_info()->name());
+    root_ = fs::path(testing::TempDir()) /
+            fmt::format("trireme_run_folder_{}_{}",
+                        testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
     fs::remove_all(root_);
     fs::create_directories(root_);
     fs::current_path(root_);
@@ -88,6 +90,24 @@ TEST_F(RunFolderTest, RefusesAFolderWithOtherFiles) {
   EXPECT_FALSE(fs::exists("mine/config.toml"));
 }
 
+TEST_F(RunFolderTest, WhatAKilledProcessLeftIsNoObstacle) {
+  fs::create_directories("half");
+  std::ofstream("half/config.toml.tmp") << "x";
+  EXPECT_EQ(Refusal(root_ / "half"), "");
+  EXPECT_EQ(RunFolder::Open(root_ / "half").ReadConfig(), "new = 1\n");
+}
+
+TEST_F(RunFolderTest, TheLockIsHeldByOneAtATime) {
+  const RunFolder folder = RunFolder::Create(root_ / "run", "", "");
+  const RunFolder other = RunFolder::Create(root_ / "other", "", "");
+  {
+    const FolderLock lock(folder);
+    EXPECT_THROW(FolderLock{folder}, Error);
+    EXPECT_NO_THROW(FolderLock{other});
+  }
+  EXPECT_NO_THROW(FolderLock{folder});
+}
+
 TEST_F(RunFolderTest, OpenRefusesWhatIsNoRun) {
   const auto refusal = [](const fs::path& path) -> std::string {
     try {
@@ -97,9 +117,9 @@ TEST_F(RunFolderTest, OpenRefusesWhatIsNoRun) {
     }
     return "";
   };
-  EXPECT_TRUE(Mentions(refusal(root_ / "missing"), "no such folder"));
+  EXPECT_TRUE(Mentions(refusal(root_ / "missing"), "no folder"));
   std::ofstream("file") << "x";
-  EXPECT_TRUE(Mentions(refusal(root_ / "file"), "no such folder"));
+  EXPECT_TRUE(Mentions(refusal(root_ / "file"), "no folder"));
   fs::create_directories("empty");
   EXPECT_TRUE(Mentions(refusal(root_ / "empty"), "config.toml is missing"));
 }

@@ -38,10 +38,20 @@ struct RunProgress {
   double eval_mean = std::numeric_limits<double>::quiet_NaN();
   double eval_std = std::numeric_limits<double>::quiet_NaN();
   std::int64_t eval_steps = -1;  // when the last evaluation was
+  double target = 0;             // what `reached` is about
   bool reached = false;
   double time_to_target_s = 0;
   std::int64_t steps_to_target = 0;
   std::uint64_t metrics_offset = 0;
+
+  // A resumed run may have been given another target: its last evaluation is then judged anew.
+  void AimAt(double new_target) {
+    if (new_target == target) return;
+    target = new_target;
+    reached = eval_steps >= 0 && eval_mean >= target;
+    time_to_target_s = wall_s;
+    steps_to_target = eval_steps;
+  }
 
   template <class Visitor>
   void Visit(Visitor&& visit) {
@@ -54,6 +64,7 @@ struct RunProgress {
     visit("progress/eval_mean", eval_mean);
     visit("progress/eval_std", eval_std);
     visit("progress/eval_steps", eval_steps);
+    visit("progress/target", target);
     visit("progress/reached", reached);
     visit("progress/time_to_target_s", time_to_target_s);
     visit("progress/steps_to_target", steps_to_target);
@@ -138,6 +149,7 @@ class Worker {
   std::int64_t first_step_ = 0;  // of this process
   double last_checkpoint_s_ = 0;
   bool interrupted_ = false;
+  double best_eval_ = -std::numeric_limits<double>::infinity();  // of this process, for the reader
   std::unique_ptr<Chronicle> chronicle_;  // rank 0 only
 };
 
@@ -208,6 +220,7 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
                                          .own_shards = own});
   progress_.next_eval = run_.eval_every;
   if (checkpoint) LoadState(*checkpoint, folder, run_, network, progress_, *store_, *algorithm_);
+  progress_.AimAt(run_.target);
   earlier_wall_s_ = progress_.wall_s;
   earlier_cpu_s_ = progress_.cpu_s;
   earlier_traffic_ = {progress_.bytes, progress_.messages};
@@ -269,6 +282,12 @@ void Worker::Evaluate(MetricRow& row) {
   progress_.eval_steps = progress_.steps;
   row.Set("eval_return_mean", evaluation.mean);
   row.Set("eval_return_std", evaluation.std);
+  if (leader() && !(evaluation.mean <= best_eval_)) {
+    best_eval_ = evaluation.mean;
+    chronicle_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
+                                           FormatCount(static_cast<double>(progress_.steps)), WallSeconds(),
+                                           evaluation.mean, evaluation.std));
+  }
   if (!progress_.reached && evaluation.mean >= run_.target) {
     progress_.reached = true;
     progress_.time_to_target_s = WallSeconds();

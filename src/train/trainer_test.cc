@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -25,7 +26,8 @@ class Trainer : public testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::path(testing::TempDir()) /
-            (std::string("trireme_trainer_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+            fmt::format("trireme_trainer_{}_{}",
+                        testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
     fs::remove_all(root_);
   }
   void TearDown() override { fs::remove_all(root_); }
@@ -183,8 +185,8 @@ TEST_F(Trainer, RowsAfterTheCheckpointAreWrittenAnew) {
   Go(*settings, whole);
   const std::atomic<bool> stop{true};
   Go(*settings, parts, &stop);
-  const std::string rows = ReadFile(whole.metrics());
-  WriteFileAtomically(parts.metrics(), rows.substr(0, rows.size() - 10));
+  const std::string later = ReadFile(whole.metrics()).substr(ReadFile(whole.metrics()).find('\n') + 1);
+  WriteFileAtomically(parts.metrics(), ReadFile(parts.metrics()) + later.substr(0, later.size() - 10));
   Go(*settings, parts);
   ExpectSameRows(parts.metrics(), whole.metrics());
 }
@@ -199,6 +201,7 @@ TEST_F(Trainer, AFinishedRunStaysAsItIs) {
 
   const auto longer = Settings(2, {"steps=3072"});
   EXPECT_EQ(Go(*longer, folder).facts.steps, 3072);
+  EXPECT_EQ(ReadRunSettings(folder)->run.steps, 3072);
   EXPECT_EQ(ReadJsonl(folder.metrics()).size(), 6u);
 }
 
@@ -244,11 +247,19 @@ TEST_F(Trainer, ACheckpointOfAnotherNetworkIsRefused) {
   const std::string metrics = ReadFile(folder.metrics());
 
   std::string message = Refusal(*Settings(2, {"hidden=[32]"}), folder);
-  EXPECT_TRUE(Mentions(message, "another network or setting")) << message;
+  EXPECT_TRUE(Mentions(message, folder.path().string())) << message;
+  EXPECT_TRUE(Mentions(message, "network policy 4-16-2")) << message;
+  EXPECT_TRUE(Mentions(message, "not policy 4-32-2")) << message;
+  // As many parameters, of another meaning.
+  message = Refusal(*Settings(2, {"activation=relu"}), folder);
+  EXPECT_TRUE(Mentions(message, "network policy 4-16-2 tanh")) << message;
+  message = Refusal(*Settings(2, {"seed=9"}), folder);
+  EXPECT_TRUE(Mentions(message, "seed 1, not 9")) << message;
   message = Refusal(*Settings(2, {"envs=32"}), folder);
   EXPECT_TRUE(Mentions(message, "2 copies of CartPole-v1 were saved where there are 4 now")) << message;
   message = Refusal(*Settings(2, {"optimizer=sgd"}), folder);
   EXPECT_TRUE(Mentions(message, "optimizer 'adam'")) << message;
+  EXPECT_EQ(folder.ReadConfig(), settings->fields.ToToml()) << "a refused resume changed the run";
   EXPECT_EQ(ReadFile(folder.metrics()), metrics) << "a refused resume changed the run";
   EXPECT_EQ(Refusal(*settings, folder), "");
 }
@@ -278,6 +289,14 @@ TEST_F(Trainer, AFailureOfOneWorkerEndsTheRunWithItsCause) {
   fs::create_directories(folder.metrics());
   const std::string message = Refusal(*settings, folder);
   EXPECT_TRUE(Mentions(message, "metrics.jsonl")) << message;
+}
+
+TEST_F(Trainer, TwoRunsMayNotShareAFolder) {
+  const auto settings = Settings(1);
+  const RunFolder folder = Folder("run", *settings);
+  const FolderLock lock(folder);
+  const std::string message = Refusal(*settings, folder);
+  EXPECT_TRUE(Mentions(message, "another process is training in " + folder.path().string())) << message;
 }
 
 TEST_F(Trainer, DivergenceIsReported) {

@@ -15,31 +15,14 @@ namespace fs = std::filesystem;
 // 40 iterations, a checkpoint after each: a process killed anywhere has something to lose.
 class ResumeTest : public CliTest {
  protected:
-  Args LongRun(const std::string& name, const std::string& checkpoint_every_s = "0") const {
-    return {"train",
-            "--env",
-            "CartPole-v1",
-            "--out",
-            Path(name),
-            "--steps",
-            "20480",
-            "--workers",
-            "1",
-            "--set",
-            "envs=16",
-            "--set",
-            "horizon=32",
-            "--set",
-            "eval_episodes=8",
-            "--set",
-            "eval_every=4096",
-            "--set",
-            "normalise_obs=true",
-            "--set",
-            "normalise_rewards=true",
-            "--set",
-            "checkpoint_every_s=" + checkpoint_every_s,
-            "--json"};
+  Args LongRun(const std::string& name, const std::string& checkpoint_every_s = "0",
+               const std::string& steps = "20480") const {
+    Args args = SmallRun(name);
+    *std::find(args.begin(), args.end(), "5120") = steps;
+    return args + Args{"--workers", "1",
+                       "--set",     "normalise_obs=true",
+                       "--set",     "normalise_rewards=true",
+                       "--set",     "checkpoint_every_s=" + checkpoint_every_s};
   }
   Json Resume(const std::string& name, const Args& more = {}) const {
     return ResultOf(RunTrireme(Args{"train", "--resume", Path(name), "--json"} + more));
@@ -148,20 +131,28 @@ TEST_F(ResumeTest, FinishedRunCanBeMadeLonger) {
   EXPECT_NE(ReadText(Path("run/config.toml")).find("\nsteps = 6144\n"), std::string::npos);
 }
 
+TEST_F(ResumeTest, AnotherTargetIsJudgedAnew) {
+  EXPECT_EQ(FinishedRun("run", {"--target", "1"})["steps"], 2048);
+  const Json higher = Resume("run", {"--target", "1e6"});
+  EXPECT_EQ(higher["steps"], 5120);
+  EXPECT_EQ(higher["reached_target"], false);
+  const Json lower = Resume("run", {"--target", "1"});
+  EXPECT_EQ(lower["steps"], 5120);
+  EXPECT_EQ(lower["steps_to_target"], 5120);
+}
+
 TEST_F(ResumeTest, KeepsTwoCheckpointsAndNoTemporaries) {
   FinishedRun("run", {"--set", "checkpoint_every_s=0"});
   ASSERT_EQ(Checkpoints(Path("run")).size(), 2u);
   WriteText(Path("run/checkpoint-99.trireme.tmp"), "left by a killed process");
   Resume("run", {"--steps", "6144"});
   EXPECT_FALSE(fs::exists(Path("run/checkpoint-99.trireme.tmp")));
-  EXPECT_EQ(Checkpoints(Path("run"))[0].filename(), "checkpoint-6144.trireme");
+  EXPECT_EQ(Checkpoints(Path("run")).at(0).filename(), "checkpoint-6144.trireme");
   EXPECT_EQ(Checkpoints(Path("run")).size(), 2u);
 }
 
 TEST_F(ResumeTest, SecondProcessInTheSameFolderIsRefused) {
-  Args endless = LongRun("run");
-  endless[6] = "1000000000";
-  Process process(kBinary, endless);
+  Process process(kBinary, LongRun("run", "1000", "1000000000"));
   ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 1; }));
   ExpectRefused(RunTrireme({"train", "--resume", Path("run"), "--json"}), {"another process", Path("run")});
   process.Signal(SIGTERM);

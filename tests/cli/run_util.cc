@@ -1,5 +1,6 @@
 #include "run_util.h"
 
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -89,6 +90,15 @@ std::vector<fs::path> Checkpoints(const fs::path& run) {
   return paths;
 }
 
+SmallDisk::SmallDisk(const std::string& folder, bool read_only) : folder_(folder) {
+  fs::create_directory(folder);
+  mounted_ = ::mount("tmpfs", folder.c_str(), "tmpfs", read_only ? MS_RDONLY : 0, "size=1m") == 0;
+}
+
+SmallDisk::~SmallDisk() {
+  if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
+}
+
 void CliTest::SetUp() {
   std::string pattern = (fs::path(::testing::TempDir()) / "trireme-cli-XXXXXX").string();
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -100,10 +110,13 @@ void CliTest::TearDown() {
   if (!HasFailure()) fs::remove_all(folder_, ignored);
 }
 
+// Presets change as better ones are found, so everything these tests depend on is given.
 Args CliTest::SmallRun(const std::string& name) const {
-  return {"train",           "--env",   "CartPole-v1", "--out",      Path(name), "--steps",         "5120",
-          "--set",           "envs=16", "--set",       "horizon=32", "--set",    "eval_episodes=8", "--set",
-          "eval_every=2048", "--json"};
+  return {"train",    "--env",           "CartPole-v1",   "--steps",         "5120",
+          "--set",    "envs=16",         "--set",         "horizon=32",      "--set",
+          "epochs=4", "--set",           "minibatches=4", "--set",           "hidden=[64,64]",
+          "--set",    "eval_episodes=8", "--set",         "eval_every=2048", "--json",
+          "--out",    Path(name)};
 }
 
 Json CliTest::FinishedRun(const std::string& name, const Args& more) const {

@@ -42,6 +42,23 @@ std::vector<Json> TimelessRows(const std::filesystem::path& run);
 // Newest first.
 std::vector<std::filesystem::path> Checkpoints(const std::filesystem::path& run);
 
+// A temporary file system of one mebibyte on an empty folder, unmounted at the end of the scope.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& folder, bool read_only = false);
+  ~SmallDisk();
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  // False where this user may not mount.
+  bool mounted() const { return mounted_; }
+  static constexpr std::size_t kBytes = 1 << 20;
+
+ private:
+  std::string folder_;
+  bool mounted_;
+};
+
 // A test with a folder of its own, which is removed after it passed.
 class CliTest : public ::testing::Test {
  protected:

@@ -71,7 +71,7 @@ TEST_F(TrainTest, RunFolderHoldsEverything) {
   EXPECT_EQ(event_files, 1);
   EXPECT_EQ(temporaries, 0);
   ASSERT_FALSE(Checkpoints(run).empty());
-  EXPECT_EQ(Checkpoints(run)[0].filename(), "checkpoint-5120.trireme");
+  EXPECT_EQ(Checkpoints(run).at(0).filename(), "checkpoint-5120.trireme");
   EXPECT_NE(ReadText(run / "config.toml").find("\nenvs = 16\n"), std::string::npos);
 
   const std::string svg = ReadText(run / "learning_curve.svg"), html = ReadText(run / "report.html");
@@ -95,7 +95,7 @@ TEST_F(TrainTest, MetricsHaveOneRowPerIteration) {
 
 TEST_F(TrainTest, PeopleGetAReportInsteadOfJson) {
   Args args = SmallRun("run");
-  args.pop_back();  // --json
+  args.erase(std::find(args.begin(), args.end(), "--json"));
   const Outcome outcome = RunTrireme(args);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   for (const char* part : {"CartPole-v1", "evaluation:", "sha256", "report.html"})

@@ -1,0 +1,172 @@
+// Mistakes of a user: each gets one clear line and a non-zero exit code, and leaves everything as it was.
+
+#include <algorithm>
+
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BadInputTest : public CliTest {
+ protected:
+  // Runs the command, which must be refused, and expects the test's folder unchanged.
+  void Refused(const Args& args, const std::vector<std::string>& parts) const {
+    std::string command;
+    for (const std::string& arg : args) command += " " + arg;
+    SCOPED_TRACE(command);
+    const auto before = Snapshot(folder_);
+    ExpectRefused(RunTrireme(args, {.folder = folder_.string()}), parts);
+    EXPECT_EQ(Snapshot(folder_), before);
+  }
+  Args Train(const Args& more) const {
+    return Args{"train", "--env", "CartPole-v1", "--out", Path("run"), "--json"} + more;
+  }
+};
+
+TEST_F(BadInputTest, UnknownNames) {
+  Refused({}, {"subcommand"});
+  Refused({"trian"}, {"trian", "'train'"});
+  Refused({"--frobnicate"}, {"--frobnicate"});
+  Refused({"train", "--frobnicate"}, {"--frobnicate"});
+  Refused({"train", "--out", Path("run")}, {"--env"});
+  Refused({"train", "--env", "CartPole-v7", "--out", Path("run")}, {"CartPole-v7", "'CartPole-v1'"});
+  Refused({"train", "--env", "", "--out", Path("run")}, {"--env"});
+  Refused(Train({"--algo", "pppo"}), {"pppo", "'ppo'"});
+  Refused(Train({"--store", "alreduce"}), {"--store", "alreduce", "local", "allreduce"});
+  Refused(Train({"--set", "learning_rat=1"}), {"learning_rat", "'learning_rate'"});
+  Refused(Train({"extra"}), {"extra"});
+}
+
+TEST_F(BadInputTest, MalformedAssignments) {
+  Refused(Train({"--set"}), {"--set"});
+  Refused(Train({"--set", "gamma"}), {"--set gamma", "key=value"});
+  Refused(Train({"--set", "=0.5"}), {"--set =0.5"});
+  Refused(Train({"--set", "gamma="}), {"--set gamma=", "a number"});
+  Refused(Train({"--set", "gamma=0.5", "--set", "gamma=0.6"}), {"gamma", "once"});
+  Refused(Train({"--set", "env=Pendulum-v1"}), {"--env"});
+  Refused(Train({"--seed", "1", "--seed", "2"}), {"--seed"});
+}
+
+TEST_F(BadInputTest, WrongValueTypes) {
+  Refused(Train({"--workers", "two"}), {"--workers", "whole number", "two"});
+  Refused(Train({"--steps", "1.5"}), {"--steps", "whole number"});
+  Refused(Train({"--target", "high"}), {"--target", "number"});
+  Refused(Train({"--set", "normalise_obs=maybe"}), {"normalise_obs=maybe", "true or false"});
+  Refused(Train({"--set", "activation=cubic"}), {"activation", "tanh"});
+  Refused(Train({"--set", "hidden=wide"}), {"hidden", "list of whole numbers"});
+  Refused(Train({"--set", "hidden=[]"}), {"hidden"});
+  Refused(Train({"--set", "hidden=[64,"}), {"hidden", "list of whole numbers"});
+}
+
+TEST_F(BadInputTest, NumbersOutOfRange) {
+  for (const std::string key : {"workers", "shards", "steps", "seed", "envs", "horizon", "hidden",
+                                "learning_rate", "gamma", "eval_episodes"}) {
+    for (const std::string value : {"-1", "1e30", "nan", "inf", "-inf"}) {
+      if (key == "learning_rate" && value == "1e30") continue;  // a number like any other; see Divergence
+      Refused(Train({"--set", key + "=" + value}), {key + "=" + value, "expected"});
+    }
+  }
+  for (const std::string key :
+       {"shards", "steps", "envs", "horizon", "hidden", "learning_rate", "eval_episodes"})
+    Refused(Train({"--set", key + "=0"}), {key + "=0", "expected"});
+  for (const std::string flag : {"--workers", "--steps", "--seed", "--target"})
+    Refused(Train({flag, "nan"}), {flag, "expected"});
+  Refused(Train({"--set", "gamma=1.01"}), {"gamma", "from 0 to 1"});
+  Refused(Train({"--set", "envs=1000000", "--set", "horizon=1000000"}), {"envs", "horizon", "GiB"});
+}
+
+TEST_F(BadInputTest, WorkersAndShardsThatDoNotFit) {
+  Refused(Train({"--workers", "3"}), {"workers = 3", "shards = 8"});
+  Refused(Train({"--workers", "16"}), {"workers = 16", "shards = 8"});
+  Refused(Train({"--set", "shards=6"}), {"shards = 6", "power of two"});
+  Refused(Train({"--workers", "4", "--set", "shards=2"}), {"workers = 4", "shards = 2"});
+  Refused(Train({"--workers", "2", "--store", "local"}), {"local", "--workers 1"});
+  Refused(Train({"--set", "envs=12"}), {"envs = 12", "shards = 8"});
+  Refused(Train({"--set", "envs=8", "--set", "horizon=2", "--set", "minibatches=3"}), {"minibatches = 3"});
+}
+
+TEST_F(BadInputTest, ZeroWorkersMeansAsManyAsFit) {
+  EXPECT_GT(ResultOf(RunTrireme(SmallRun("run") + Args{"--workers", "0"}))["workers"], 0);
+}
+
+TEST_F(BadInputTest, DivergenceIsReportedAndLeavesAResumableRun) {
+  const Outcome outcome = RunTrireme(SmallRun("run") + Args{"--set", "learning_rate=1e30"});
+  ExpectRefused(outcome, {"diverged", "learning_rate"});
+  EXPECT_EQ(ResultOf(RunTrireme(
+                {"train", "--resume", Path("run"), "--set", "learning_rate=3e-4", "--json"}))["steps"],
+            5120);
+}
+
+TEST_F(BadInputTest, MoreMemoryThanThereIs) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more memory than the limit";
+#endif
+  const Outcome outcome = RunTrireme(Train({"--set", "envs=100000", "--set", "horizon=1000"}),
+                                     {.most_memory = rlim_t{256} << 20});
+  ExpectRefused(outcome, {"not enough memory", "envs"});
+}
+
+TEST_F(BadInputTest, OutputFolderThatCannotBeMade) {
+  WriteText(Path("file"), "precious");
+  const auto train_to = [&](const std::string& out) {
+    return Args{"train", "--env", "CartPole-v1", "--out", out};
+  };
+  Refused(train_to(Path("file")), {Path("file"), "is a file"});
+  Refused(train_to(Path("file/below")), {Path("file/below")});
+  Refused(train_to("/proc/trireme-run"), {"/proc/trireme-run"});
+  Refused(train_to("/dev/null"), {"/dev/null"});
+  Refused(train_to(Path(std::string(300, 'x'))), {"xxx", "File name too long"});
+}
+
+TEST_F(BadInputTest, OutputFolderThatIsInUse) {
+  fs::create_directory(Path("photos"));
+  WriteText(Path("photos/cat.jpg"), "precious");
+  Refused({"train", "--env", "CartPole-v1", "--out", Path("photos")}, {Path("photos"), "not empty"});
+  FinishedRun("other");
+  Refused({"train", "--env", "CartPole-v1", "--out", Path("other")},
+          {"another run", "--resume " + Path("other")});
+}
+
+TEST_F(BadInputTest, OutputOnAReadOnlyFileSystem) {
+  const SmallDisk disk(Path("mount"), /*read_only=*/true);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting needs more rights than this user has";
+  const std::vector<std::string> parts = {Path("mount"), "Read-only file system"};
+  Refused({"train", "--env", "CartPole-v1", "--out", Path("mount")}, parts);
+  Refused({"train", "--env", "CartPole-v1", "--out", Path("mount/run")}, parts);
+}
+
+TEST_F(BadInputTest, ConfigFiles) {
+  const auto with = [&](const std::string& content) {
+    WriteText(Path("a.toml"), content);
+    return Train({"--config", Path("a.toml")});
+  };
+  Refused(Train({"--config", Path("none.toml")}), {Path("none.toml"), "No such file"});
+  Refused(Train({"--config", folder_.string()}), {"it is a folder"});
+  Refused(with("gamma = 0.9\nclip = = 0.2\n"), {Path("a.toml") + ":2:8"});
+  Refused(with("gamma = 0.9\n\nclp = 0.2\n"), {Path("a.toml") + ":3:1", "clp", "'clip'"});
+  Refused(with("gamma = \"high\"\n"), {Path("a.toml") + ":1:9", "gamma", "number"});
+  Refused(with("gamma = nan\n"), {Path("a.toml") + ":1:9", "gamma", "number"});
+  Refused(with("[ppo]\ngamma = 0.9\n"), {Path("a.toml") + ":1:", "ppo"});
+  Refused(with("gamma = 0.9\ngamma = 0.8\n"), {Path("a.toml") + ":2:"});
+  Refused(with(std::string("a\0b\xff\xfe", 5)), {Path("a.toml") + ":1:"});
+}
+
+TEST_F(BadInputTest, Resume) {
+  fs::create_directory(Path("photos"));
+  WriteText(Path("photos/cat.jpg"), "precious");
+  Refused({"train", "--resume", Path("none")}, {"no folder", Path("none")});
+  Refused({"train", "--resume", Path("photos")}, {"holds no run", Path("photos")});
+  Refused({"train", "--resume", Path("photos/cat.jpg")}, {Path("photos/cat.jpg")});
+  FinishedRun("run");
+  Refused({"train", "--resume", Path("run"), "--out", Path("new")}, {"--resume", "--out"});
+  Refused({"train", "--resume", Path("run"), "--env", "CartPole-v1"}, {"--resume", "--env"});
+  Refused({"train", "--resume", Path("run"), "--workers", "3"}, {"workers = 3"});
+  Refused({"train", "--resume", Path("run"), "--set", "gama=0.5"}, {"gama", "'gamma'"});
+  WriteText(Path("run/config.toml"), ReadText(Path("run/config.toml")) + "nonsense = 1\n");
+  Refused({"train", "--resume", Path("run")}, {Path("run/config.toml") + ":", "nonsense"});
+}
+
+}  // namespace
+}  // namespace trireme::testing
