@@ -94,7 +94,7 @@ TEST(RunSettings, WorkersMustDivideShards) {
     EXPECT_TRUE(Mentions(message, std::string("workers = ") + workers + " does not divide shards = 8"))
         << message;
   }
-  EXPECT_EQ(Refusal({"workers=16", "shards=16"}), "");
+  EXPECT_EQ(Refusal({"workers=16", "shards=16", "envs=64"}), "");
 }
 
 TEST(RunSettings, ShardsMustBeAPowerOfTwo) {
@@ -103,7 +103,7 @@ TEST(RunSettings, ShardsMustBeAPowerOfTwo) {
     EXPECT_TRUE(Mentions(message, "not a power of two")) << message;
   }
   for (const char* shards : {"1", "2", "16", "64"}) {
-    EXPECT_EQ(Refusal({std::string("shards=") + shards, "workers=1"}), "");
+    EXPECT_EQ(Refusal({std::string("shards=") + shards, "workers=1", "envs=64"}), "");
   }
 }
 

@@ -150,7 +150,7 @@ class Worker {
   double last_checkpoint_s_ = 0;
   bool interrupted_ = false;
   double best_eval_ = -std::numeric_limits<double>::infinity();  // of this process, for the reader
-  std::unique_ptr<Chronicle> chronicle_;  // rank 0 only
+  std::unique_ptr<Chronicle> chronicle_;                         // rank 0 only
 };
 
 std::vector<float> InitialParams(const Network& network, std::uint64_t seed) {

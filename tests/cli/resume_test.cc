@@ -12,11 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 40 iterations, a checkpoint after each: a process killed anywhere has something to lose.
+// 120 iterations, a checkpoint after each: a process killed anywhere has something to lose.
 class ResumeTest : public CliTest {
  protected:
   Args LongRun(const std::string& name, const std::string& checkpoint_every_s = "0",
-               const std::string& steps = "20480") const {
+               const std::string& steps = "61440") const {
     Args args = SmallRun(name);
     *std::find(args.begin(), args.end(), "5120") = steps;
     return args + Args{"--workers", "1",
@@ -45,7 +45,7 @@ class ResumeTest : public CliTest {
 };
 
 TEST_F(ResumeTest, KilledBeforeTheFirstCheckpoint) {
-  const Json whole = ResultOf(RunTrireme(LongRun("whole")));
+  const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
   {
     Process process(kBinary, LongRun("cut", "1000"));
     ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
@@ -57,7 +57,7 @@ TEST_F(ResumeTest, KilledBeforeTheFirstCheckpoint) {
 }
 
 TEST_F(ResumeTest, KilledAgainAndAgainAtAnyMoment) {
-  const Json whole = ResultOf(RunTrireme(LongRun("whole")));
+  const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
   std::uint32_t random = 12345;
   int killed = 0;
   bool started = false;
@@ -81,7 +81,7 @@ TEST_F(ResumeTest, KilledAgainAndAgainAtAnyMoment) {
 }
 
 TEST_F(ResumeTest, KilledInTheMiddleAndContinuedByOtherNumbersOfWorkers) {
-  const Json whole = ResultOf(RunTrireme(LongRun("whole")));
+  const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
   {
     Process process(kBinary, LongRun("cut", "0.01"));
     ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 10; }));
@@ -100,7 +100,7 @@ TEST_F(ResumeTest, KilledInTheMiddleAndContinuedByOtherNumbersOfWorkers) {
 class InterruptTest : public ResumeTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(InterruptTest, SignalWritesACheckpointAndSaysHowToContinue) {
-  const Json whole = ResultOf(RunTrireme(LongRun("whole")));
+  const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
   Process process(kBinary, LongRun("cut", "1000"));
   ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
   process.Signal(GetParam());
