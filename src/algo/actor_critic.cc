@@ -51,7 +51,7 @@ struct SampleCategorical {
 }  // namespace
 
 void ActorCriticSettings::Fields(ConfigFields& field) {
-  field("hidden", hidden, "units of each hidden layer", Between(1, 8192));
+  field("hidden", hidden, "units of each hidden layer", Between(1, 4096));
   field("activation", activation, "nonlinearity after each hidden layer", kActivationNames);
   field("init", init, "initial weights", kInitNames);
   field("shared_tower", shared_tower, "policy and value share their hidden layers");

@@ -1,5 +1,6 @@
 #include "nn/gemm.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/simd.h"
@@ -58,16 +59,19 @@ struct PortableGemm {
 }  // namespace
 
 Gemm::Gemm(const Shape& shape)
-    : shape_(shape), block_(shape.m < 2 * kRowsPerBlock ? shape.m : kRowsPerBlock) {
+    : shape_(shape),
+      block_(BlockRows(shape.m)),
+      a_step_(shape.blocked_a ? shape.k : 1),
+      c_step_(shape.blocked_c ? shape.n : 1) {
 #ifdef TRIREME_HAVE_LIBXSMM
   if (use_portable_gemm) return;
   const auto generate = [&](int rows) {
+    const Shape s = BlockShape(rows);
     const float alpha = 1.0f;
-    const float beta = shape.overwrite ? 0.0f : 1.0f;
-    const int flags = shape.transpose_b ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+    const float beta = s.overwrite ? 0.0f : 1.0f;
+    const int flags = s.transpose_b ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
     const int prefetch = LIBXSMM_PREFETCH_NONE;
-    return libxsmm_smmdispatch(rows, shape.n, shape.k, &shape.lda, &shape.ldb, &shape.ldc, &alpha, &beta,
-                               &flags, &prefetch);
+    return libxsmm_smmdispatch(s.m, s.n, s.k, &s.lda, &s.ldb, &s.ldc, &alpha, &beta, &flags, &prefetch);
   };
   kernel_ = generate(block_);
   const int rest = shape.m % block_;
@@ -78,8 +82,19 @@ Gemm::Gemm(const Shape& shape)
 #endif
 }
 
+Gemm::Shape Gemm::BlockShape(int rows) const {
+  Shape s = shape_;
+  s.m = rows;
+  if (s.blocked_a) s.lda = rows;
+  if (s.blocked_c) s.ldc = rows;
+  return s;
+}
+
 void Gemm::RunPortable(const float* a, const float* b, float* c) const {
-  SimdCall<PortableGemm>(&shape_, a, b, c);
+  for (int i = 0; i < shape_.m; i += block_) {
+    const Shape s = BlockShape(std::min(block_, shape_.m - i));
+    SimdCall<PortableGemm>(&s, a + i * a_step_, b, c + i * c_step_);
+  }
 }
 
 void UsePortableGemm(bool on) { use_portable_gemm = on; }

@@ -170,5 +170,34 @@ TEST(GemmTest, RepeatedCallsAccumulate) {
   EXPECT_LE(deep.Error(result), 1.0);
 }
 
+// [rows, columns] with rows contiguous, stored in blocks of rows as gemm.h describes.
+std::vector<float> ToBlocked(const std::vector<float>& plain, int rows, int columns) {
+  std::vector<float> blocked;
+  for (int first = 0; first < rows; first += Gemm::BlockRows(rows)) {
+    const int last = std::min(rows, first + Gemm::BlockRows(rows));
+    for (int c = 0; c < columns; ++c) {
+      blocked.insert(blocked.end(), plain.begin() + c * rows + first, plain.begin() + c * rows + last);
+    }
+  }
+  return blocked;
+}
+
+TEST(GemmTest, BlockedStorageGivesTheSameBits) {
+  for (const bool portable : {false, true}) {
+    for (const int m : {5, 64, 127, 128, 130, 256, 300}) {
+      for (const bool transpose_b : {false, true}) {
+        const Problem plain(m, 30, 40, transpose_b, false, 0);
+        Problem blocked = plain;
+        blocked.shape.blocked_a = blocked.shape.blocked_c = true;
+        blocked.shape.lda = blocked.shape.ldc = 0;
+        blocked.a = ToBlocked(plain.a, m, 40);
+        blocked.c = ToBlocked(plain.c, m, 30);
+        EXPECT_EQ(blocked.Run(portable), ToBlocked(plain.Run(portable), m, 30))
+            << m << (portable ? " portable" : "");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme

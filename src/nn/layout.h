@@ -5,6 +5,7 @@
 // zero in every buffer and stay zero under every optimizer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -15,18 +16,30 @@ namespace trireme {
 struct TensorInfo {
   std::string name;
   std::vector<int> shape;
+  // Columns of a matrix that are stored together: column blocks follow one another, each [rows, columns of
+  // the block]. A plain row-major matrix is one block.
+  int block = 0;
   std::size_t offset = 0;  // in floats
   std::size_t size = 0;    // product of the shape
 };
 
+// Where element (row, column) of a matrix lies, counted from the start of the tensor.
+inline std::size_t ElementIndex(const TensorInfo& matrix, int row, int column) {
+  const int rows = matrix.shape[0], columns = matrix.shape[1];
+  const int first = column / matrix.block * matrix.block;
+  const int width = std::min(matrix.block, columns - first);
+  return static_cast<std::size_t>(first) * rows + static_cast<std::size_t>(row) * width + (column - first);
+}
+
 class ParamLayout {
  public:
   // Appends a tensor and returns its offset.
-  std::size_t Add(std::string name, std::vector<int> shape) {
+  std::size_t Add(std::string name, std::vector<int> shape, int block = 0) {
     constexpr std::size_t kFloatsPerLine = 16;
     std::size_t count = 1;
     for (const int extent : shape) count *= static_cast<std::size_t>(extent);
-    tensors_.push_back({std::move(name), std::move(shape), size_, count});
+    if (block == 0) block = shape.back();
+    tensors_.push_back({std::move(name), std::move(shape), block, size_, count});
     size_ += (count + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
     return tensors_.back().offset;
   }

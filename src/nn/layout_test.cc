@@ -34,5 +34,21 @@ TEST(ParamLayoutTest, RemembersNamesAndShapes) {
   EXPECT_EQ(layout.tensors()[1].size, 64u);
 }
 
+TEST(ElementIndexTest, BlocksOfColumnsFollowOneAnother) {
+  ParamLayout layout;
+  layout.Add("plain", {2, 5});
+  layout.Add("blocked", {2, 5}, 2);
+  const TensorInfo& plain = layout.tensors()[0];
+  EXPECT_EQ(ElementIndex(plain, 1, 3), 8u);
+  const TensorInfo& blocked = layout.tensors()[1];
+  // Columns {0, 1}, {2, 3} and {4}, each block row by row.
+  EXPECT_EQ(ElementIndex(blocked, 0, 1), 1u);
+  EXPECT_EQ(ElementIndex(blocked, 1, 0), 2u);
+  EXPECT_EQ(ElementIndex(blocked, 0, 2), 4u);
+  EXPECT_EQ(ElementIndex(blocked, 1, 3), 7u);
+  EXPECT_EQ(ElementIndex(blocked, 0, 4), 8u);
+  EXPECT_EQ(ElementIndex(blocked, 1, 4), 9u);
+}
+
 }  // namespace
 }  // namespace trireme

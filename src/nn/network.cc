@@ -34,8 +34,14 @@ void Network::Initialise(std::uint64_t seed, std::span<float> params) const {
       const int inputs = head ? weight.shape[1] : weight.shape[0];
       const int outputs = head ? weight.shape[0] : weight.shape[1];
       RandomStream random(seed, Purpose::kInitialise, tensor++, 0);
-      InitialiseWeights(tower.init, gain, inputs, outputs, weight.shape[0],
-                        params.subspan(weight.offset, weight.size), random);
+      std::vector<float> values(weight.size);
+      InitialiseWeights(tower.init, gain, inputs, outputs, weight.shape[0], values, random);
+      for (int r = 0; r < weight.shape[0]; ++r) {
+        for (int c = 0; c < weight.shape[1]; ++c) {
+          params[weight.offset + ElementIndex(weight, r, c)] =
+              values[static_cast<std::size_t>(r) * weight.shape[1] + c];
+        }
+      }
     }
   }
   for (std::size_t i = 0; i < spec_.free_vectors.size(); ++i) {

@@ -24,7 +24,7 @@ Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
     const int outputs = spec.hidden[l];
     CHECK(outputs > 0);
     const std::string name = fmt::format("{}/{}", spec.name, l);
-    const std::size_t weight = layout.Add(name + "/weight", {inputs, outputs});
+    const std::size_t weight = layout.Add(name + "/weight", {inputs, outputs}, Gemm::BlockRows(outputs));
     hidden_.push_back({inputs, outputs, RowStride(outputs), weight, layout.Add(name + "/bias", {outputs})});
     inputs = outputs;
   }
@@ -42,55 +42,43 @@ TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity)
     transposed_.emplace_back(static_cast<std::size_t>(layer.inputs) * layer.outputs);
     widest = std::max<std::size_t>(widest, layer.ld);
   }
-  for (AlignedBuffer<float>& dz : dz_) dz = AlignedBuffer<float>(Tower::kBackwardChunk * widest);
+  for (AlignedBuffer<float>& dz : dz_) dz = AlignedBuffer<float>(Tower::kChunk * widest);
 }
 
 void Tower::MakePlan(int n, TowerWorkspace::ForwardPlan& plan) const {
   plan = {.n = n, .y = {}};
   for (std::size_t l = 0; l < hidden_.size(); ++l) {
-    const auto& [inputs, outputs, ld, weight, bias] = hidden_[l];
-    // y = W x
-    plan.y.emplace_back(Gemm::Shape{.m = outputs,
-                                    .n = n,
-                                    .k = inputs,
-                                    .lda = outputs,
-                                    .ldb = InputStride(l),
-                                    .ldc = ld,
-                                    .transpose_b = false,
-                                    .overwrite = true});
+    const Layer& layer = hidden_[l];
+    Gemm::Shape y;  // y = W x
+    y.m = layer.outputs, y.n = n, y.k = layer.inputs;
+    y.blocked_a = true, y.ldb = InputStride(l), y.ldc = layer.ld;
+    y.overwrite = true;
+    plan.y.emplace_back(y);
   }
 }
 
 void Tower::MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const {
   plan = {.n = n, .dw = {}, .dx = {}};
   for (std::size_t l = 0; l < hidden_.size(); ++l) {
-    const auto& [inputs, outputs, ld, weight, bias] = hidden_[l];
-    // dW += dz x^T
-    plan.dw.emplace_back(Gemm::Shape{.m = outputs,
-                                     .n = inputs,
-                                     .k = n,
-                                     .lda = ld,
-                                     .ldb = InputStride(l),
-                                     .ldc = outputs,
-                                     .transpose_b = true,
-                                     .overwrite = false});
-    // dx = W^T dz
-    plan.dx.emplace_back(Gemm::Shape{.m = inputs,
-                                     .n = n,
-                                     .k = outputs,
-                                     .lda = inputs,
-                                     .ldb = ld,
-                                     .ldc = InputStride(l),
-                                     .transpose_b = false,
-                                     .overwrite = true});
+    const Layer& layer = hidden_[l];
+    Gemm::Shape dw;  // dW += dz x^T
+    dw.m = layer.outputs, dw.n = layer.inputs, dw.k = n;
+    dw.lda = layer.ld, dw.ldb = InputStride(l), dw.blocked_c = true;
+    dw.transpose_b = true;
+    plan.dw.emplace_back(dw);
+    Gemm::Shape dx;  // dx = W^T dz
+    dx.m = layer.inputs, dx.n = n, dx.k = layer.outputs;
+    dx.blocked_a = true, dx.ldb = layer.ld, dx.ldc = InputStride(l);
+    dx.overwrite = true;
+    plan.dx.emplace_back(dx);
   }
 }
 
 void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const {
   CHECK(n <= workspace.capacity_);
-  for (int first = 0; first < n; first += kForwardChunk) {
-    const int count = std::min(kForwardChunk, n - first);
-    const auto& plan = PlanFor(count, kForwardChunk, workspace.forward_);
+  for (int first = 0; first < n; first += kChunk) {
+    const int count = std::min(kChunk, n - first);
+    const auto& plan = PlanFor(count, workspace.forward_);
     const float* in = x + static_cast<std::size_t>(first) * spec_.inputs;
     Rows rows;
     for (std::size_t l = 0; l < hidden_.size(); ++l) {
@@ -108,19 +96,29 @@ void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& 
   }
 }
 
+// Both W and its transpose are blocked: W in blocks of outputs, [inputs, outputs of the block], the transpose
+// in blocks of inputs, [outputs, inputs of the block]. Each pair of blocks meets in one dense tile.
 void Tower::PrepareBackward(const float* params, TowerWorkspace& workspace) const {
   for (std::size_t l = 0; l < hidden_.size(); ++l) {
-    Transpose(params + hidden_[l].weight, hidden_[l].inputs, hidden_[l].outputs,
-              workspace.transposed_[l].data());
+    const Layer& layer = hidden_[l];
+    const int out_block = Gemm::BlockRows(layer.outputs), in_block = Gemm::BlockRows(layer.inputs);
+    for (int o = 0; o < layer.outputs; o += out_block) {
+      const int outs = std::min(out_block, layer.outputs - o);
+      for (int i = 0; i < layer.inputs; i += in_block) {
+        const int ins = std::min(in_block, layer.inputs - i);
+        Transpose(params + layer.weight + std::size_t(o) * layer.inputs + std::size_t(i) * outs, ins, outs,
+                  workspace.transposed_[l].data() + std::size_t(i) * layer.outputs + std::size_t(o) * ins);
+      }
+    }
   }
 }
 
 void Tower::Backward(const float* params, const float* x, const float* dout, int n, TowerWorkspace& workspace,
                      float* gradient, float* dx) const {
   CHECK(n <= workspace.capacity_);
-  for (int first = 0; first < n; first += kBackwardChunk) {
-    const int count = std::min(kBackwardChunk, n - first);
-    const auto& plan = PlanFor(count, kBackwardChunk, workspace.backward_);
+  for (int first = 0; first < n; first += kChunk) {
+    const int count = std::min(kChunk, n - first);
+    const auto& plan = PlanFor(count, workspace.backward_);
     const auto y_of = [&](std::size_t l) {
       return workspace.y_[l].data() + static_cast<std::size_t>(first) * hidden_[l].ld;
     };

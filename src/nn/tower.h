@@ -1,8 +1,9 @@
 // A fully connected tower: forward and backward on the processor, fused around libxsmm products.
 //
 // Samples are processed in chunks: a chunk passes through all layers while its activations are near the
-// processor, and weights stay in the second-level cache. Hidden weights are stored [inputs, outputs] and the
-// last layer's [outputs, inputs]; both have the contiguous dimension the kernels want.
+// processor, and weights stay in the second-level cache. Hidden weights are stored [inputs, outputs], in
+// blocks of columns where they are wide (Gemm), and the last layer's [outputs, inputs]; both have the
+// contiguous dimension the kernels want.
 //
 // Thread safety: a Tower is immutable; any number of threads may use it at once, each with its own workspace.
 #pragma once
@@ -48,7 +49,7 @@ class TowerWorkspace {
   int capacity_;
   std::vector<AlignedBuffer<float>> y_, slope_;   // per hidden layer, [capacity, ld]
   std::vector<AlignedBuffer<float>> transposed_;  // per hidden layer, [outputs, inputs]
-  AlignedBuffer<float> dz_[2];                    // [kBackwardChunk, widest ld]
+  AlignedBuffer<float> dz_[2];                    // [kChunk, widest ld]
   AlignedBuffer<float> out_;                      // [capacity, outputs]
   PlanCache<ForwardPlan> forward_;
   PlanCache<BackwardPlan> backward_;
@@ -56,10 +57,8 @@ class TowerWorkspace {
 
 class Tower {
  public:
-  // Forward re-reads the weights for each chunk and gains from a longer one; backward holds three matrices of
-  // a chunk at once and gains from a shorter one.
-  static constexpr int kForwardChunk = 128;
-  static constexpr int kBackwardChunk = 64;
+  // Samples that pass through the layers together.
+  static constexpr int kChunk = 64;
 
   // Appends the tower's tensors to `layout`.
   Tower(const TowerSpec& spec, ParamLayout& layout);
@@ -90,8 +89,8 @@ class Tower {
   void MakePlan(int n, TowerWorkspace::ForwardPlan& plan) const;
   void MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const;
   template <class Plan>
-  const Plan& PlanFor(int n, int usual, TowerWorkspace::PlanCache<Plan>& cache) const {
-    Plan& plan = n == usual ? cache.usual : cache.other;
+  const Plan& PlanFor(int n, TowerWorkspace::PlanCache<Plan>& cache) const {
+    Plan& plan = n == kChunk ? cache.usual : cache.other;
     if (plan.n != n) MakePlan(n, plan);
     return plan;
   }

@@ -32,8 +32,7 @@ class Reference {
       const std::vector<double>& in = y_.back();
       for (int o = 0; o < spec_.hidden[l]; ++o) {
         double sum = params[Bias(l) + o];
-        for (std::size_t i = 0; i < in.size(); ++i)
-          sum += params[Weight(l) + i * spec_.hidden[l] + o] * in[i];
+        for (std::size_t i = 0; i < in.size(); ++i) sum += params[Weight(l, i, o)] * in[i];
         z_[l].push_back(sum);
         closest_to_zero_ = std::min(closest_to_zero_, std::fabs(sum));
       }
@@ -45,7 +44,7 @@ class Reference {
     const std::vector<double>& in = y_.back();
     for (int o = 0; o < spec_.outputs; ++o) {
       out[o] = params[Bias(depth) + o];
-      for (std::size_t i = 0; i < in.size(); ++i) out[o] += params[Weight(depth) + o * in.size() + i] * in[i];
+      for (std::size_t i = 0; i < in.size(); ++i) out[o] += params[Weight(depth, o, i)] * in[i];
     }
     return out;
   }
@@ -58,8 +57,8 @@ class Reference {
     for (int o = 0; o < spec_.outputs; ++o) {
       gradient[Bias(depth) + o] += dout[o];
       for (std::size_t i = 0; i < dy.size(); ++i) {
-        gradient[Weight(depth) + o * dy.size() + i] += dout[o] * y_[depth][i];
-        dy[i] += dout[o] * params[Weight(depth) + o * dy.size() + i];
+        gradient[Weight(depth, o, i)] += dout[o] * y_[depth][i];
+        dy[i] += dout[o] * params[Weight(depth, o, i)];
       }
     }
     for (std::size_t l = depth; l-- > 0;) {
@@ -69,8 +68,8 @@ class Reference {
         const double dz = dy[o] * Derivative(z_[l][o]);
         gradient[Bias(l) + o] += dz;
         for (std::size_t i = 0; i < dx.size(); ++i) {
-          gradient[Weight(l) + i * outputs + o] += dz * y_[l][i];
-          dx[i] += dz * params[Weight(l) + i * outputs + o];
+          gradient[Weight(l, i, o)] += dz * y_[l][i];
+          dx[i] += dz * params[Weight(l, i, o)];
         }
       }
       dy = std::move(dx);
@@ -82,7 +81,10 @@ class Reference {
   double closest_to_zero() const { return closest_to_zero_; }
 
  private:
-  std::size_t Weight(std::size_t layer) const { return layout_.tensors()[2 * layer].offset; }
+  std::size_t Weight(std::size_t layer, std::size_t row, std::size_t column) const {
+    const TensorInfo& tensor = layout_.tensors()[2 * layer];
+    return tensor.offset + ElementIndex(tensor, static_cast<int>(row), static_cast<int>(column));
+  }
   std::size_t Bias(std::size_t layer) const { return layout_.tensors()[2 * layer + 1].offset; }
 
   double Apply(double z) const {

@@ -28,6 +28,17 @@ torch::Tensor ToTensor(const float* values, const std::vector<std::int64_t>& sha
   return tensor;
 }
 
+// A tensor of a flat buffer; blocked matrices become plain ones.
+torch::Tensor ToTensor(std::span<const float> buffer, const TensorInfo& info) {
+  const std::vector<std::int64_t> shape(info.shape.begin(), info.shape.end());
+  if (info.shape.size() != 2) return ToTensor(buffer.data() + info.offset, shape);
+  std::vector<float> plain;
+  for (int r = 0; r < info.shape[0]; ++r) {
+    for (int c = 0; c < info.shape[1]; ++c) plain.push_back(buffer[info.offset + ElementIndex(info, r, c)]);
+  }
+  return ToTensor(plain.data(), shape);
+}
+
 torch::Tensor Activate(Activation activation, const torch::Tensor& z) {
   switch (activation) {
     case Activation::kTanh:
@@ -76,8 +87,7 @@ class TorchNetwork {
  public:
   TorchNetwork(const Network& network, std::span<const float> params) : network_(network) {
     for (const TensorInfo& tensor : network.layout().tensors()) {
-      const std::vector<std::int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-      params_.push_back(ToTensor(params.data() + tensor.offset, shape).requires_grad_());
+      params_.push_back(ToTensor(params, tensor).requires_grad_());
     }
   }
 
@@ -163,7 +173,7 @@ TEST_P(NnTorchTest, ForwardAndBackwardAgree) {
   for (std::size_t i = 0; i < torch_network.params().size(); ++i) {
     const TensorInfo& tensor = network.layout().tensors()[i];
     const torch::Tensor expected = torch_network.params()[i].grad();
-    const torch::Tensor actual = ToTensor(gradient.data() + tensor.offset, expected.sizes().vec());
+    const torch::Tensor actual = ToTensor(gradient, tensor);
     EXPECT_LT(RelativeDifference(actual, expected), kTolerance) << tensor.name;
   }
   EXPECT_LT(RelativeDifference(dx, torch_x.grad()), kTolerance);
