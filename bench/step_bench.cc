@@ -73,7 +73,7 @@ class Step {
   explicit Step(const Case& c)
       : network_({.towers = c.towers, .free_vectors = {}}),
         batch_(c.batch),
-        workspace_(network_, c.batch),
+        workspace_(network_, network_.pass_size()),
         optimizer_(MakeOptimizer({}, network_.param_count())),
         params_(network_.param_count()),
         gradient_(network_.param_count()),
@@ -91,14 +91,19 @@ class Step {
   void operator()() {
     constexpr float kLearningRate = 1e-6f;  // the network stays as it starts, however long this runs
     const std::vector<Tower>& towers = network_.towers();
-    for (std::size_t t = 0; t < towers.size(); ++t) {
-      towers[t].Forward(params_.data(), x_.data(), batch_, workspace_.tower(t));
-    }
     std::fill(gradient_.begin(), gradient_.end(), 0.0f);
-    for (std::size_t t = 0; t < towers.size(); ++t) {
+    for (std::size_t t = 0; t < towers.size(); ++t)
       towers[t].PrepareBackward(params_.data(), workspace_.tower(t));
-      towers[t].Backward(params_.data(), x_.data(), dout_[t].data(), batch_, workspace_.tower(t),
-                         gradient_.data());
+    // Large batches go through the network in passes that stay in the cache, as the algorithms do it.
+    for (int first = 0; first < batch_; first += network_.pass_size()) {
+      const int n = std::min(network_.pass_size(), batch_ - first);
+      const float* x = x_.data() + static_cast<std::size_t>(first) * towers[0].spec().inputs;
+      for (std::size_t t = 0; t < towers.size(); ++t)
+        towers[t].Forward(params_.data(), x, n, workspace_.tower(t));
+      for (std::size_t t = 0; t < towers.size(); ++t) {
+        const float* dout = dout_[t].data() + static_cast<std::size_t>(first) * towers[t].spec().outputs;
+        towers[t].Backward(params_.data(), x, dout, n, workspace_.tower(t), gradient_.data());
+      }
     }
     optimizer_->Step(params_.span(), gradient_.span(), kLearningRate);
   }

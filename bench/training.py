@@ -15,8 +15,8 @@ import time
 
 PRESET_SEEDS = range(1, 11)
 # A problem with enough work between two exchanges of gradients to be worth two processors.
-SPEEDUP = ["--env", "CartPole-v1", "--steps", "1000000", "--set", "envs=256", "--set", "horizon=64", "--set", "epochs=4",
-           "--set", "minibatches=8", "--set", "hidden=64,64", "--set", "eval_every=0", "--set", "eval_episodes=1"]
+SPEEDUP = ["--env", "CartPole-v1", "--steps", "500000", "--set", "envs=256", "--set", "horizon=64", "--set", "epochs=4",
+           "--set", "minibatches=4", "--set", "hidden=128,128", "--set", "eval_every=0", "--set", "eval_episodes=1"]
 
 
 def train(trireme, *arguments):

@@ -145,9 +145,6 @@ class Ppo final : public Algorithm {
   std::vector<float> obs_, actions_, old_log_probs_, advantages_, returns_, old_values_, d_policy_, d_value_;
 };
 
-// Samples handled by one pass through the network.
-constexpr int kPassSize = 1024;
-
 // What ShareStatistics sums, in this order; sums of each mini-batch's advantages follow.
 enum Statistic {
   kEpisodes,
@@ -167,7 +164,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       return_normaliser_(1, false, 10.0f),
       adaptive_rate_(config.learning_rate, std::max(config.desired_kl, 1e-9), config.learning_rate * 1e-2,
                      config.learning_rate * 1e2),
-      workspace_(context.network, std::max(kPassSize, std::max(kMostActed, config.envs / context.shards))),
+      workspace_(context.network, std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
       gradient_(context.network.param_count() + kPpoStats),
       statistics_(kStatistics + 2 * static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_mean_(static_cast<std::size_t>(config.epochs) * config.minibatches),
@@ -178,11 +175,12 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
   }
   const std::size_t obs_size = context.env.spec.obs_size, action_size = context.env.spec.action.size();
   const std::size_t outputs = model_.policy_size() + (model_.shared() ? 1 : 0);
-  obs_.resize(kPassSize * obs_size);
-  actions_.resize(kPassSize * action_size);
+  const std::size_t pass_size = std::max(context.network.pass_size(), kMostActed);
+  obs_.resize(pass_size * obs_size);
+  actions_.resize(pass_size * action_size);
   for (auto* values : {&old_log_probs_, &advantages_, &returns_, &old_values_, &d_value_})
-    values->resize(kPassSize);
-  d_policy_.resize(kPassSize * outputs);
+    values->resize(pass_size);
+  d_policy_.resize(pass_size * outputs);
 }
 
 void Ppo::Iterate(double progress, MetricRow& row) {
@@ -232,8 +230,9 @@ void Ppo::EstimateValues(Shard& shard) {
   const std::span<const float> params = context_.store.Pull();
   const std::size_t obs_size = shard.rollout.env_spec().obs_size;
   const auto evaluate = [&](const float* obs, int n, auto&& take) {
-    for (int first = 0; first < n; first += kPassSize) {
-      const int count = std::min(kPassSize, n - first);
+    const int pass_size = context_.network.pass_size();
+    for (int first = 0; first < n; first += pass_size) {
+      const int count = std::min(pass_size, n - first);
       const auto [values, stride] = model_.Value(params, obs + first * obs_size, count, workspace_);
       for (int i = 0; i < count; ++i) take(first + i, values[i * stride]);
     }
@@ -401,8 +400,9 @@ void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossR
   const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
   const std::span<float> stats = gradient.subspan(context_.network.param_count());
   const int part = epoch * config_.minibatches + index;
-  for (std::size_t first = 0; first < samples.size(); first += kPassSize) {
-    const int n = static_cast<int>(std::min<std::size_t>(kPassSize, samples.size() - first));
+  const std::size_t pass_size = context_.network.pass_size();
+  for (std::size_t first = 0; first < samples.size(); first += pass_size) {
+    const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
     const std::span<const int> pass = samples.subspan(first, n);
     Gather(shard.rollout.obs(), obs_size, pass, obs_);
     Gather(shard.rollout.actions(), action_size, pass, actions_);

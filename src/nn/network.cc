@@ -13,6 +13,16 @@ Network::Network(const NetworkSpec& spec) : spec_(spec) {
   }
 }
 
+int Network::pass_size() const {
+  constexpr std::size_t kFloatsInCache = 32 << 10;
+  std::size_t per_sample = 0;
+  for (const TowerSpec& tower : spec_.towers) {
+    for (const int width : tower.hidden) per_sample += width;
+  }
+  const std::size_t chunks = kFloatsInCache / (per_sample * Tower::kChunk);
+  return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
+}
+
 std::span<const float> Network::FreeVector(std::span<const float> params, std::size_t i) const {
   return params.subspan(free_offsets_[i], spec_.free_vectors[i].size);
 }
