@@ -37,12 +37,12 @@ bench-peers:
 	cmake --build $(BUILD) --target trireme
 	bench/run-peers $(BUILD)
 
-# Threads and parsing under the sanitizers.
+# Threads, parsing and everything else of the fast tests under the sanitizers.
 asan-ubsan tsan:
 	scripts/setup test
 	cmake --preset $@
 	cmake --build --preset $@
-	ctest --test-dir $(BUILD)/$@ --output-on-failure
+	ctest --test-dir $(BUILD)/$@ --output-on-failure -L fast -j2
 
 format:
 	scripts/setup dev
