@@ -1,0 +1,68 @@
+// What a run has done so far and what its checkpoints must agree on.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "algo/algorithm.h"
+#include "base/state.h"
+#include "train/run_config.h"
+#include "train/run_folder.h"
+
+namespace trireme {
+
+// What happened so far in the whole run, interruptions included. Part of every checkpoint. Every worker holds
+// the same counts; times are rank 0's.
+struct RunProgress {
+  std::int64_t steps = 0;
+  std::int64_t next_eval = 0;
+  double wall_s = 0, cpu_s = 0;           // of earlier processes of this run
+  std::uint64_t bytes = 0, messages = 0;  // of earlier processes of this run, over all workers
+  double eval_mean = std::numeric_limits<double>::quiet_NaN();
+  double eval_std = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t eval_steps = -1;  // when the last evaluation was
+  double target = 0;             // what `reached` is about
+  bool reached = false;
+  double time_to_target_s = 0;
+  std::int64_t steps_to_target = 0;
+  std::uint64_t metrics_offset = 0;
+
+  // A resumed run may have been given another target: its last evaluation is then judged anew.
+  void AimAt(double new_target) {
+    if (new_target == target) return;
+    target = new_target;
+    reached = eval_steps >= 0 && eval_mean >= target;
+    time_to_target_s = wall_s;
+    steps_to_target = eval_steps;
+  }
+
+  template <class Visitor>
+  void Visit(Visitor&& visit) {
+    visit("progress/steps", steps);
+    visit("progress/next_eval", next_eval);
+    visit("progress/wall_s", wall_s);
+    visit("progress/cpu_s", cpu_s);
+    visit("progress/bytes", bytes);
+    visit("progress/messages", messages);
+    visit("progress/eval_mean", eval_mean);
+    visit("progress/eval_std", eval_std);
+    visit("progress/eval_steps", eval_steps);
+    visit("progress/target", target);
+    visit("progress/reached", reached);
+    visit("progress/time_to_target_s", time_to_target_s);
+    visit("progress/steps_to_target", steps_to_target);
+    visit("progress/metrics_offset", metrics_offset);
+  }
+};
+
+// Adds everything but the shards' own state, which Algorithm::SaveShards writes.
+void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
+                  const ParameterStore& store, const Algorithm& algorithm, StateWriter& out);
+
+// Restores a run from a checkpoint of `folder`. Throws Error when it was made with another environment,
+// algorithm, seed, number of shards or network, and says which.
+void LoadRunState(const StateReader& checkpoint, const RunFolder& folder, const RunConfig& run,
+                  const Network& network, RunProgress& progress, ParameterStore& store, Algorithm& algorithm);
+
+}  // namespace trireme
