@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo test fast build bench bench-peers asan-ubsan tsan format tidy clean
+.PHONY: demo test fast build bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -36,6 +36,11 @@ bench-peers:
 	cmake --preset release -DTRIREME_BENCH=ON
 	cmake --build $(BUILD) --target trireme
 	bench/run-peers $(BUILD)
+
+# Ten seeds of every preset, to the target and to the end.
+bench-presets: demo
+	python3 bench/presets.py $(BUILD)/trireme
+	python3 bench/presets.py $(BUILD)/trireme --full
 
 # Threads, parsing and everything else of the fast tests under the sanitizers.
 asan-ubsan tsan:

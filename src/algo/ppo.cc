@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "algo/actor_critic.h"
@@ -24,6 +23,7 @@
 #include "comm/shard_sum.h"
 #include "optim/schedule.h"
 #include "rollout/gae.h"
+#include "rollout/minibatch.h"
 #include "rollout/normaliser.h"
 #include "rollout/rollout.h"
 
@@ -85,7 +85,6 @@ struct PpoConfig {
 struct Shard {
   Shard(const EnvEntry& env, const ShardSpec& spec, const PpoConfig& config)
       : rollout(env, spec, config.horizon),
-        running_returns(spec.envs),
         values((static_cast<std::size_t>(config.horizon) + 1) * spec.envs),
         final_values(rollout.samples()),
         advantages(rollout.samples()),
@@ -99,12 +98,11 @@ struct Shard {
   }
 
   Rollout rollout;
-  AlignedBuffer<float> running_returns;  // [B], discounted: what reward normalisation measures
-  AlignedBuffer<float> values;           // [T + 1, B]
-  AlignedBuffer<float> final_values;     // [T, B]
-  AlignedBuffer<float> advantages;       // [T, B]
-  AlignedBuffer<float> returns;          // [T, B]
-  std::vector<int> order;                // [epochs, T * B], the samples in the order they are visited
+  AlignedBuffer<float> values;        // [T + 1, B]
+  AlignedBuffer<float> final_values;  // [T, B]
+  AlignedBuffer<float> advantages;    // [T, B]
+  AlignedBuffer<float> returns;       // [T, B]
+  std::vector<int> order;             // [epochs, T * B], the samples in the order they are visited
 };
 
 class Ppo final : public Algorithm {
@@ -164,7 +162,8 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       return_normaliser_(1, false, 10.0f),
       adaptive_rate_(config.learning_rate, std::max(config.desired_kl, 1e-9), config.learning_rate * 1e-2,
                      config.learning_rate * 1e2),
-      workspace_(context.network, std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
+      workspace_(context.network,
+                 std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
       gradient_(context.network.param_count() + kPpoStats),
       statistics_(kStatistics + 2 * static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_mean_(static_cast<std::size_t>(config.epochs) * config.minibatches),
@@ -244,19 +243,11 @@ void Ppo::EstimateValues(Shard& shard) {
            [&](int i, float value) { shard.final_values[truncated[i]] = value; });
 }
 
-// Rewards are divided by the running standard deviation of the discounted return G <- gamma G + r of each
-// environment, which restarts where an episode ends.
+// Rewards are divided by the running standard deviation of the discounted returns.
 void Ppo::NormaliseRewards() {
   ShardSum<double> sums(return_normaliser_.sums_size());
   for (Shard& shard : shards_) {
-    const std::span<double> own = sums.Next();
-    const int envs = shard.rollout.envs();
-    for (int i = 0; i < shard.rollout.samples(); ++i) {
-      float& g = shard.running_returns[i % envs];
-      g = static_cast<float>(config_.gamma) * g + shard.rollout.rewards()[i];
-      return_normaliser_.AddTo(own, &g);
-      if ((shard.rollout.terminated()[i] | shard.rollout.truncated()[i]) != 0) g = 0;
-    }
+    shard.rollout.AddReturnsTo(sums.Next(), static_cast<float>(config_.gamma), return_normaliser_);
     sums.Add();
   }
   const std::span<double> totals = sums.Total();
@@ -267,17 +258,14 @@ void Ppo::NormaliseRewards() {
   }
 }
 
-// A Fisher-Yates shuffle for every epoch, from the shard's own random stream.
+// A fresh order for every epoch, from the shard's own random stream.
 void Ppo::Shuffle(Shard& shard) {
-  const int n = shard.rollout.samples();
+  const std::size_t n = shard.rollout.samples();
   for (int epoch = 0; epoch < config_.epochs; ++epoch) {
-    int* order = shard.order.data() + static_cast<std::size_t>(epoch) * n;
-    std::iota(order, order + n, 0);
     RandomStream random(context_.seed, Purpose::kShuffle,
                         static_cast<std::uint32_t>(shard.rollout.shard().index),
                         iteration_ * config_.epochs + epoch);
-    for (int i = n - 1; i > 0; --i)
-      std::swap(order[i], order[random.NextBelow(static_cast<std::uint32_t>(i) + 1)]);
+    FillShuffled(std::span(shard.order).subspan(epoch * n, n), random);
   }
 }
 
@@ -384,15 +372,6 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("updates", updates);
 }
 
-// to[i] = from[rows[i]], for rows of `width` floats. Rows lie anywhere in memory: a plain loop per array keeps many
-// cache misses in flight at once.
-void Gather(std::span<const float> from, std::size_t width, std::span<const int> rows, std::span<float> to) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const float* row = from.data() + rows[i] * width;
-    for (std::size_t k = 0; k < width; ++k) to[i * width + k] = row[k];
-  }
-}
-
 // The gradient of one shard's part of a mini-batch, in passes that fit the caches.
 void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
                         std::span<const float> params, std::span<float> gradient) {
@@ -404,12 +383,12 @@ void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossR
   for (std::size_t first = 0; first < samples.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
     const std::span<const int> pass = samples.subspan(first, n);
-    Gather(shard.rollout.obs(), obs_size, pass, obs_);
-    Gather(shard.rollout.actions(), action_size, pass, actions_);
-    Gather(shard.rollout.extra(), 1, pass, old_log_probs_);
-    Gather(shard.advantages.span(), 1, pass, advantages_);
-    Gather(shard.returns.span(), 1, pass, returns_);
-    if (rule.value_clip > 0) Gather(shard.values.span(), 1, pass, old_values_);
+    GatherRows(shard.rollout.obs(), obs_size, pass, obs_);
+    GatherRows(shard.rollout.actions(), action_size, pass, actions_);
+    GatherRows(shard.rollout.extra(), 1, pass, old_log_probs_);
+    GatherRows(shard.advantages.span(), 1, pass, advantages_);
+    GatherRows(shard.returns.span(), 1, pass, returns_);
+    if (rule.value_clip > 0) GatherRows(shard.values.span(), 1, pass, old_values_);
     const PpoBatch batch{n,
                          actions_.data(),
                          old_log_probs_.data(),
@@ -451,11 +430,7 @@ void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
 }
 
 void Ppo::SaveShards(StateWriter& out) const {
-  for (const Shard& shard : shards_) {
-    shard.rollout.Save(out);
-    out.Put<float>(fmt::format("shard/{}/running_returns", shard.rollout.shard().index),
-                   shard.running_returns.span());
-  }
+  for (const Shard& shard : shards_) shard.rollout.Save(out);
 }
 
 void Ppo::SaveCommon(StateWriter& out) const {
@@ -470,11 +445,7 @@ void Ppo::Load(const StateReader& in) {
   obs_normaliser_.Load(in, "ppo/obs_normaliser");
   return_normaliser_.Load(in, "ppo/return_normaliser");
   adaptive_rate_.Load(in, "ppo/adaptive_rate");
-  for (Shard& shard : shards_) {
-    shard.rollout.Load(in);
-    in.Get<float>(fmt::format("shard/{}/running_returns", shard.rollout.shard().index),
-                  shard.running_returns.span());
-  }
+  for (Shard& shard : shards_) shard.rollout.Load(in);
 }
 
 class PpoSettings final : public AlgorithmSettings {

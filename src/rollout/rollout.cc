@@ -20,6 +20,7 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   rewards_ = AlignedBuffer<float>(samples);
   terminated_ = AlignedBuffer<std::uint8_t>(samples);
   truncated_ = AlignedBuffer<std::uint8_t>(samples);
+  running_returns_ = AlignedBuffer<float>(shard.envs);
   batch_->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
 }
 
@@ -60,6 +61,15 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
   }
 }
 
+void Rollout::AddReturnsTo(std::span<double> sums, float discount, const Normaliser& normaliser) {
+  for (int i = 0; i < samples(); ++i) {
+    float& g = running_returns_[i % envs()];
+    g = discount * g + rewards_[i];
+    normaliser.AddTo(sums, &g);
+    if ((terminated_[i] | truncated_[i]) != 0) g = 0;
+  }
+}
+
 EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(episodes_, {}); }
 
 std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index); }
@@ -67,11 +77,13 @@ std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index
 void Rollout::Save(StateWriter& out) const {
   batch_->Save(out, Scope() + "/env");
   out.PutValue(Scope() + "/step_number", step_number_);
+  out.Put<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
 void Rollout::Load(const StateReader& in) {
   batch_->Load(in, Scope() + "/env");
   step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
+  in.Get<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
 }  // namespace trireme

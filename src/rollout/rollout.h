@@ -69,6 +69,10 @@ class Rollout {
   std::span<const int> truncated_samples() const { return truncated_samples_; }
   std::span<const float> truncated_obs() const { return truncated_obs_; }
 
+  // Runs the discounted return G <- discount * G + r of every environment through the collected rewards,
+  // restarting where an episode ends, and adds each G to `sums`: what rewards are scaled by.
+  void AddReturnsTo(std::span<double> sums, float discount, const Normaliser& normaliser);
+
   // Episodes that ended since the last call.
   EpisodeTotals TakeEpisodes();
 
@@ -89,6 +93,7 @@ class Rollout {
   std::uint64_t step_number_ = 0;  // of the whole run: keys the random draws of a step
   AlignedBuffer<float> obs_, actions_, extra_, rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
+  AlignedBuffer<float> running_returns_;  // [B], see AddReturnsTo
   std::vector<int> truncated_samples_;
   std::vector<float> truncated_obs_;
   EpisodeTotals episodes_;
