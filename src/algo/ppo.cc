@@ -148,7 +148,8 @@ enum Statistic {
   kEpisodes,
   kEpisodeReturn,
   kEpisodeLength,
-  kValueError,
+  kErrorSum,
+  kErrorSquares,
   kReturnSum,
   kReturnSquares,
   kStatistics
@@ -283,7 +284,8 @@ void Ppo::ShareStatistics(MetricRow& row) {
     sums[kEpisodeReturn] = episodes.return_sum;
     sums[kEpisodeLength] = episodes.length_sum;
     for (int i = 0; i < shard.rollout.samples(); ++i) {
-      sums[kValueError] += double{shard.advantages[i]} * shard.advantages[i];
+      sums[kErrorSum] += shard.advantages[i];  // return minus value: what the value function did not foresee
+      sums[kErrorSquares] += double{shard.advantages[i]} * shard.advantages[i];
       sums[kReturnSum] += shard.returns[i];
       sums[kReturnSquares] += double{shard.returns[i]} * shard.returns[i];
     }
@@ -307,14 +309,17 @@ void Ppo::ShareStatistics(MetricRow& row) {
     advantage_scale_[part] = static_cast<float>(1.0 / (std::sqrt(variance) + 1e-8));
   }
   const double samples = static_cast<double>(steps_per_iteration());
-  const double return_mean = totals[kReturnSum] / samples;
-  const double return_variance = totals[kReturnSquares] / samples - return_mean * return_mean;
+  const auto variance = [&](Statistic sum, Statistic squares) {
+    const double mean = totals[sum] / samples;
+    return totals[squares] / samples - mean * mean;
+  };
+  const double return_variance = variance(kReturnSum, kReturnSquares);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   row.Set("episode_return_mean", totals[kEpisodes] > 0 ? totals[kEpisodeReturn] / totals[kEpisodes] : kNone);
   row.Set("episode_length_mean", totals[kEpisodes] > 0 ? totals[kEpisodeLength] / totals[kEpisodes] : kNone);
   row.Set("episodes", totals[kEpisodes]);
   row.Set("explained_variance",
-          return_variance > 0 ? 1.0 - totals[kValueError] / samples / return_variance : kNone);
+          return_variance > 0 ? 1.0 - variance(kErrorSum, kErrorSquares) / return_variance : kNone);
 }
 
 void Ppo::Update(double progress, MetricRow& row) {
@@ -444,7 +449,7 @@ void Ppo::Load(const StateReader& in) {
   iteration_ = in.GetValue<std::uint64_t>("ppo/iteration");
   obs_normaliser_.Load(in, "ppo/obs_normaliser");
   return_normaliser_.Load(in, "ppo/return_normaliser");
-  adaptive_rate_.Load(in, "ppo/adaptive_rate");
+  if (config_.desired_kl > 0) adaptive_rate_.Load(in, "ppo/adaptive_rate");
   for (Shard& shard : shards_) shard.rollout.Load(in);
 }
 

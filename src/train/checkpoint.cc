@@ -23,7 +23,7 @@ std::optional<std::int64_t> StepsInName(const std::filesystem::path& path) {
   const char* end = name.data() + name.size() - kSuffix.size();
   std::int64_t steps = 0;
   const auto [stop, error] = std::from_chars(begin, end, steps);
-  if (error != std::errc() || stop != end) return std::nullopt;
+  if (error != std::errc() || stop != end || steps < 0) return std::nullopt;
   return steps;
 }
 
