@@ -11,13 +11,6 @@
 namespace trireme {
 namespace {
 
-constexpr EnumName<Activation> kActivationNames[] = {{"tanh", Activation::kTanh},
-                                                     {"relu", Activation::kRelu},
-                                                     {"elu", Activation::kElu},
-                                                     {"silu", Activation::kSilu}};
-constexpr EnumName<Init> kInitNames[] = {
-    {"orthogonal", Init::kOrthogonal}, {"kaiming", Init::kKaiming}, {"xavier", Init::kXavier}};
-
 // The draws of one step: environment i uses block 0 of stream (kAction, first_env + i, step).
 struct StepDraws {
   std::uint64_t seed;

@@ -47,7 +47,6 @@ class ActorCritic {
   bool shared() const { return shared_; }
   bool discrete() const { return discrete_; }
   int policy_size() const { return policy_size_; }
-  const Network& network() const { return network_; }
   // Log standard deviations inside a buffer laid out like the parameters.
   template <class T>
   std::span<T> LogStd(std::span<T> params) const {

@@ -14,13 +14,16 @@
 #include "algo/ppo.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "algo/actor_critic.h"
 #include "algo/ppo_loss.h"
 #include "comm/shard_sum.h"
+#include "optim/clip.h"
 #include "optim/schedule.h"
 #include "rollout/gae.h"
 #include "rollout/minibatch.h"
@@ -64,13 +67,14 @@ struct PpoConfig {
     field("value_clip", value_clip, "how far a value may move in one iteration; 0: no limit", NonNegative());
     field("value_coef", value_coef, "weight of the value loss", NonNegative());
     field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative());
-    field("learning_rate", learning_rate, "initial step size", Positive());
+    field("learning_rate", learning_rate, "initial step size", Between(1e-12, 1e30));
     field("learning_rate_schedule", learning_rate_schedule, "course of the step size over the run",
           kScheduleNames);
     field("final_fraction", final_fraction, "where linear and cosine schedules end, relative to their start",
           UnitInterval());
-    field("desired_kl", desired_kl, "adapt the step size to this KL divergence per iteration; 0: off",
-          NonNegative());
+    field("desired_kl", desired_kl,
+          "adapt the step size so that updates see this mean KL divergence from the old policy; 0: off",
+          Between(0, 100));
     field("target_kl", target_kl, "end an iteration's updates beyond 1.5 times this KL divergence; 0: off",
           NonNegative());
     field("max_grad_norm", max_grad_norm, "longest gradient, longer ones are scaled down; 0: no limit",
@@ -91,8 +95,10 @@ struct Shard {
         returns(rollout.samples()),
         order(static_cast<std::size_t>(config.epochs) * rollout.samples()) {}
 
-  std::span<const int> Minibatch(int epoch, int index, int minibatches) const {
+  // The samples of mini-batch `part`, counted over all epochs.
+  std::span<const int> Minibatch(int part, int minibatches) const {
     const std::size_t n = rollout.samples();
+    const std::size_t epoch = part / minibatches, index = part % minibatches;
     const std::size_t begin = n * index / minibatches, end = n * (index + 1) / minibatches;
     return std::span(order).subspan(epoch * n + begin, end - begin);
   }
@@ -123,9 +129,11 @@ class Ppo final : public Algorithm {
   void Shuffle(Shard& shard);
   void ShareStatistics(MetricRow& row);
   void Update(double progress, MetricRow& row);
-  void ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
-                     std::span<const float> params, std::span<float> gradient);
-  int MinibatchSize(int index) const;
+  double GradientStep(int part, PpoLossRule rule, const UpdateRule& update);
+  void ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<const float> params,
+                     std::span<float> gradient);
+  void CheckFinite(double value, const char* what) const;
+  int MinibatchSize(int part) const;
 
   PpoConfig config_;
   WorkerContext context_;
@@ -134,9 +142,10 @@ class Ppo final : public Algorithm {
   std::uint64_t iteration_ = 0;
   Normaliser obs_normaliser_;
   Normaliser return_normaliser_;
-  KlAdaptiveRate adaptive_rate_;
+  std::optional<KlAdaptiveRate> adaptive_rate_;  // with desired_kl
   Workspace workspace_;
-  ShardSum<float> gradient_;  // parameters, then kPpoStats statistics
+  ShardSum<float> gradient_;                      // parameters, then kPpoStats statistics
+  std::array<float, kPpoStats> step_stats_ = {};  // of the last gradient step, over all workers
   ShardSum<double> statistics_;
   std::vector<float> advantage_mean_, advantage_scale_;  // [epochs, minibatches]
   // One mini-batch of one shard, gathered, and the gradient at the outputs.
@@ -161,14 +170,16 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       model_(context.network, context.env.spec),
       obs_normaliser_(context.env.spec.obs_size, true, 10.0f),
       return_normaliser_(1, false, 10.0f),
-      adaptive_rate_(config.learning_rate, std::max(config.desired_kl, 1e-9), config.learning_rate * 1e-2,
-                     config.learning_rate * 1e2),
       workspace_(context.network,
                  std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
       gradient_(context.network.param_count() + kPpoStats),
       statistics_(kStatistics + 2 * static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_mean_(static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_scale_(advantage_mean_.size(), 1.0f) {
+  if (config.desired_kl > 0) {
+    adaptive_rate_.emplace(config.learning_rate, config.desired_kl, config.learning_rate * 1e-2,
+                           config.learning_rate * 1e2);
+  }
   for (int s = 0; s < context.own_shards; ++s) {
     const ShardSpec spec{context.first_shard + s, config.envs / context.shards, context.seed};
     shards_.emplace_back(context.env, spec, config);
@@ -270,8 +281,9 @@ void Ppo::Shuffle(Shard& shard) {
   }
 }
 
-int Ppo::MinibatchSize(int index) const {
-  return static_cast<int>(shards_[0].Minibatch(0, index, config_.minibatches).size()) * context_.shards;
+// Over all shards.
+int Ppo::MinibatchSize(int part) const {
+  return static_cast<int>(shards_[0].Minibatch(part, config_.minibatches).size()) * context_.shards;
 }
 
 // One exchange for all that must be known over the whole batch before the updates: how episodes went, how
@@ -290,8 +302,7 @@ void Ppo::ShareStatistics(MetricRow& row) {
       sums[kReturnSquares] += double{shard.returns[i]} * shard.returns[i];
     }
     for (int part = 0; config_.normalise_advantages && part < config_.epochs * config_.minibatches; ++part) {
-      for (const int i :
-           shard.Minibatch(part / config_.minibatches, part % config_.minibatches, config_.minibatches)) {
+      for (const int i : shard.Minibatch(part, config_.minibatches)) {
         sums[kStatistics + 2 * part] += shard.advantages[i];
         sums[kStatistics + 2 * part + 1] += double{shard.advantages[i]} * shard.advantages[i];
       }
@@ -302,7 +313,7 @@ void Ppo::ShareStatistics(MetricRow& row) {
   context_.store.Share(totals);
 
   for (int part = 0; config_.normalise_advantages && part < config_.epochs * config_.minibatches; ++part) {
-    const double n = MinibatchSize(part % config_.minibatches);
+    const double n = MinibatchSize(part);
     const double mean = totals[kStatistics + 2 * part] / n;
     const double variance = std::max(0.0, totals[kStatistics + 2 * part + 1] / n - mean * mean);
     advantage_mean_[part] = static_cast<float>(mean);
@@ -326,46 +337,28 @@ void Ppo::Update(double progress, MetricRow& row) {
   const auto scheduled = [&](double initial, ScheduleKind kind) {
     return initial * ScheduleFactor(kind, config_.final_fraction, progress);
   };
-  const double learning_rate = config_.desired_kl > 0
-                                   ? adaptive_rate_.rate()
+  const double learning_rate = adaptive_rate_
+                                   ? adaptive_rate_->rate()
                                    : scheduled(config_.learning_rate, config_.learning_rate_schedule);
-  PpoLossRule rule{.clip = static_cast<float>(scheduled(config_.clip, config_.clip_schedule)),
-                   .value_clip = static_cast<float>(config_.value_clip),
-                   .value_coef = static_cast<float>(config_.value_coef),
-                   .entropy_coef = static_cast<float>(config_.entropy_coef)};
+  const PpoLossRule rule{.clip = static_cast<float>(scheduled(config_.clip, config_.clip_schedule)),
+                         .value_clip = static_cast<float>(config_.value_clip),
+                         .value_coef = static_cast<float>(config_.value_coef),
+                         .entropy_coef = static_cast<float>(config_.entropy_coef)};
   const UpdateRule update{static_cast<float>(learning_rate), config_.max_grad_norm};
 
-  double sums[kPpoStats] = {}, norm_sum = 0, samples = 0, updates = 0, last_kl = 0;
-  const bool watch_kl = config_.target_kl > 0;
-  for (int epoch = 0; epoch < config_.epochs; ++epoch) {
-    for (int index = 0; index < config_.minibatches; ++index) {
-      const std::span<const float> params = context_.store.Pull();
-      for (std::size_t t = 0; t < context_.network.towers().size(); ++t) {
-        context_.network.towers()[t].PrepareBackward(params.data(), workspace_.tower(t));
-      }
-      const int size = MinibatchSize(index);
-      rule.per_sample = 1.0f / static_cast<float>(size);
-      for (const Shard& shard : shards_) {
-        ShardGradient(shard, epoch, index, rule, params, gradient_.Next());
-        gradient_.Add();
-      }
-      const std::span<float> total = gradient_.Total();
-      const double norm = context_.store.Push(total, update);
-      if (!std::isfinite(norm)) {
-        Fail("training diverged: the gradient is not finite in iteration {}. Try a smaller learning_rate.",
-             iteration_);
-      }
-      const std::span<float> stats = total.subspan(context_.network.param_count());
-      for (int i = 0; i < kPpoStats; ++i) sums[i] += stats[i];
-      norm_sum += norm;
-      samples += size;
-      updates += 1;
-      last_kl = stats[kApproxKl] / size;
-      if (watch_kl && last_kl > 1.5 * config_.target_kl) break;
-    }
-    if (watch_kl && last_kl > 1.5 * config_.target_kl) break;
+  double sums[kPpoStats] = {}, norm_sum = 0, samples = 0;
+  int part = 0;
+  while (part < config_.epochs * config_.minibatches) {
+    const double norm = GradientStep(part, rule, update);
+    const int size = MinibatchSize(part);
+    for (int i = 0; i < kPpoStats; ++i) sums[i] += step_stats_[i];
+    norm_sum += norm;
+    samples += size;
+    ++part;
+    if (config_.target_kl > 0 && step_stats_[kApproxKl] / size > 1.5 * config_.target_kl) break;
   }
-  if (config_.desired_kl > 0) adaptive_rate_.Update(sums[kApproxKl] / samples);
+  if (adaptive_rate_) adaptive_rate_->Update(sums[kApproxKl] / samples);
+  CheckFinite(SquaredNorm(context_.store.Pull()), "a parameter");
 
   row.Set("policy_loss", sums[kPolicyLoss] / samples);
   row.Set("value_loss", sums[kValueLoss] / samples);
@@ -373,17 +366,40 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("approx_kl", sums[kApproxKl] / samples);
   row.Set("clip_fraction", sums[kClipped] / samples);
   row.Set("learning_rate", learning_rate);
-  row.Set("grad_norm", norm_sum / updates);
-  row.Set("updates", updates);
+  row.Set("grad_norm", norm_sum / part);
+  row.Set("updates", part);
+}
+
+void Ppo::CheckFinite(double value, const char* what) const {
+  if (std::isfinite(value)) return;
+  Fail("training diverged: {} is not finite in iteration {}. Try a smaller learning_rate.", what, iteration_);
+}
+
+// One update with mini-batch `part`, counted over all epochs. Leaves its statistics in step_stats_ and
+// returns the norm of the gradient.
+double Ppo::GradientStep(int part, PpoLossRule rule, const UpdateRule& update) {
+  const std::span<const float> params = context_.store.Pull();
+  for (std::size_t t = 0; t < context_.network.towers().size(); ++t) {
+    context_.network.towers()[t].PrepareBackward(params.data(), workspace_.tower(t));
+  }
+  rule.per_sample = 1.0f / static_cast<float>(MinibatchSize(part));
+  for (const Shard& shard : shards_) {
+    ShardGradient(shard, part, rule, params, gradient_.Next());
+    gradient_.Add();
+  }
+  const std::span<float> total = gradient_.Total();
+  const double norm = context_.store.Push(total, update);
+  CheckFinite(norm, "the gradient");
+  std::ranges::copy(total.subspan(context_.network.param_count()), step_stats_.begin());
+  return norm;
 }
 
 // The gradient of one shard's part of a mini-batch, in passes that fit the caches.
-void Ppo::ShardGradient(const Shard& shard, int epoch, int index, const PpoLossRule& rule,
-                        std::span<const float> params, std::span<float> gradient) {
-  const std::span<const int> samples = shard.Minibatch(epoch, index, config_.minibatches);
+void Ppo::ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<const float> params,
+                        std::span<float> gradient) {
+  const std::span<const int> samples = shard.Minibatch(part, config_.minibatches);
   const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
   const std::span<float> stats = gradient.subspan(context_.network.param_count());
-  const int part = epoch * config_.minibatches + index;
   const std::size_t pass_size = context_.network.pass_size();
   for (std::size_t first = 0; first < samples.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
@@ -442,14 +458,14 @@ void Ppo::SaveCommon(StateWriter& out) const {
   out.PutValue("ppo/iteration", iteration_);
   obs_normaliser_.Save(out, "ppo/obs_normaliser");
   return_normaliser_.Save(out, "ppo/return_normaliser");
-  adaptive_rate_.Save(out, "ppo/adaptive_rate");
+  if (adaptive_rate_) adaptive_rate_->Save(out, "ppo/adaptive_rate");
 }
 
 void Ppo::Load(const StateReader& in) {
   iteration_ = in.GetValue<std::uint64_t>("ppo/iteration");
   obs_normaliser_.Load(in, "ppo/obs_normaliser");
   return_normaliser_.Load(in, "ppo/return_normaliser");
-  if (config_.desired_kl > 0) adaptive_rate_.Load(in, "ppo/adaptive_rate");
+  if (adaptive_rate_) adaptive_rate_->Load(in, "ppo/adaptive_rate");
   for (Shard& shard : shards_) shard.rollout.Load(in);
 }
 

@@ -9,8 +9,6 @@
 #include "nn/fast_math.h"
 #include "nn/vec.h"
 
-#define TRIREME_INLINE [[gnu::always_inline]] static inline
-
 namespace trireme {
 namespace {
 
@@ -166,9 +164,12 @@ struct ValueKernel {
     if (rule.value_clip > 0) {
       const T old = LoadAs<T>(batch.old_values + b);
       const T limit = T{} + rule.value_clip;
-      const T near_error = old + Min(Max(value - old, -limit), limit) - target;
+      const T moved = value - old;
+      const T near_error = old + Min(Max(moved, -limit), limit) - target;
       const T near_loss = 0.5f * near_error * near_error;
-      d = near_loss > loss ? T{} : d;
+      // Within the limit the two differ by rounding only, and the gradient is that of the plain loss.
+      const auto beyond = (moved > limit) | (moved < -limit);
+      d = beyond ? (near_loss > loss ? T{} : d) : d;
       loss = Max(loss, near_loss);
     }
     stats[kValueLoss] += SumOf(loss);

@@ -21,7 +21,7 @@ class AlignedBuffer {
 
   AlignedBuffer() = default;
   explicit AlignedBuffer(std::size_t size)
-      : data_(static_cast<T*>(::operator new(size * sizeof(T) + kAlignment, std::align_val_t{kAlignment}))),
+      : data_(static_cast<T*>(::operator new (size * sizeof(T) + kAlignment, std::align_val_t{kAlignment}))),
         size_(size) {
     std::fill_n(data_.get(), size, T{});
   }
@@ -48,7 +48,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t{kAlignment}); }
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
   };
   std::unique_ptr<T, Free> data_;
   std::size_t size_ = 0;

@@ -126,8 +126,8 @@ class ConfigFields {
   std::vector<Field> fields_;  // in the order they were added
 };
 
-// The text value of one top-level key of a TOML file, or "" where it is absent or not a text: to learn what a file
-// is about before its other keys can be understood. Throws Error for a syntax error.
+// The text value of one top-level key of a TOML file, or "" where it is absent or not a text: to learn what a
+// file is about before its other keys can be understood. Throws Error for a syntax error.
 std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin);
 
 template <class E>

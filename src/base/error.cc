@@ -6,8 +6,8 @@
 namespace trireme {
 
 void CheckFailed(const char* condition, const char* file, int line) {
-  std::fprintf(stderr, "trireme: internal error at %s:%d: CHECK(%s) does not hold. Please report this.\n", file, line,
-               condition);
+  std::fprintf(stderr, "trireme: internal error at %s:%d: CHECK(%s) does not hold. Please report this.\n",
+               file, line, condition);
   std::abort();
 }
 

@@ -10,8 +10,9 @@ namespace trireme {
 // Throws Error when the file cannot be read.
 std::string ReadFile(const std::filesystem::path& path);
 
-// Writes to a temporary beside `path`, flushes it to disk, renames it over `path` and flushes the folder. After a
-// failure or a crash at any moment `path` holds either what it held before or all of `content`. Throws Error.
+// Writes to a temporary beside `path`, flushes it to disk, renames it over `path` and flushes the folder.
+// After a failure or a crash at any moment `path` holds either what it held before or all of `content`.
+// Throws Error.
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
 
 // Lower-case hexadecimal SHA-256.

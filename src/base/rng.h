@@ -1,8 +1,9 @@
-// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011).
 //
-// A draw is a pure function of (seed, purpose, entity, step, index): there is no generator to share, to lock, or
-// to save in a checkpoint. Whoever computes a draw, on whichever thread, in whatever order, gets the same bits.
-// That is what makes a run independent of the number of workers and exactly resumable.
+// A draw is a pure function of (seed, purpose, entity, step, index): there is no generator to share, to lock,
+// or to save in a checkpoint. Whoever computes a draw, on whichever thread, in whatever order, gets the same
+// bits. That is what makes a run independent of the number of workers and exactly resumable.
 #pragma once
 
 #include <array>
@@ -14,12 +15,12 @@ namespace trireme {
 
 // What a draw is for. Two purposes never share a stream.
 enum class Purpose : std::uint32_t {
-  kInitialise = 1,   // network parameters
-  kEnvReset = 2,     // initial states during training
-  kAction = 3,       // sampled actions
-  kShuffle = 4,      // order of samples in an update
-  kEvalReset = 5,    // initial states of evaluation episodes: never shared with training
-  kTest = 6,         // tests and benchmarks
+  kInitialise = 1,  // network parameters
+  kEnvReset = 2,    // initial states during training
+  kAction = 3,      // sampled actions
+  kShuffle = 4,     // order of samples in an update
+  kEvalReset = 5,   // initial states of evaluation episodes: never shared with training
+  kTest = 6,        // tests and benchmarks
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -40,8 +41,8 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
 }
 
 // The counter of block `index` of the stream (purpose, entity, step). Steps below 2^56 are distinct.
-[[gnu::always_inline]] inline PhiloxBlock StreamCounter(Purpose purpose, std::uint32_t entity, std::uint64_t step,
-                                                        std::uint32_t index) {
+[[gnu::always_inline]] inline PhiloxBlock StreamCounter(Purpose purpose, std::uint32_t entity,
+                                                        std::uint64_t step, std::uint32_t index) {
   return {index, static_cast<std::uint32_t>(step), entity,
           (static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(step >> 32)};
 }

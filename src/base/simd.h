@@ -1,7 +1,8 @@
 // One kernel source, several instruction sets, chosen once at run time.
 //
-// A kernel is a struct with an always-inlined static function `Run`, written as plain loops or with GCC vector
-// types. SimdCall<Kernel>(args...) calls the copy compiled for the best instruction set this processor has:
+// A kernel is a struct with an always-inlined static function `Run`, written as plain loops or with GCC
+// vector types. SimdCall<Kernel>(args...) calls the copy compiled for the best instruction set this processor
+// has:
 //
 //   struct Scale {
 //     [[gnu::always_inline]] static inline void Run(float* x, std::size_t n, float a) {
@@ -10,10 +11,13 @@
 //   };
 //   SimdCall<Scale>(x, n, 2.0f);
 //
-// The binary stays portable: nothing outside these copies uses more than the baseline instruction set. Results
-// are bit-identical from run to run on one kind of processor; across kinds they may differ in the last bits,
-// because fused multiply-add rounds once where separate operations round twice.
+// The binary stays portable: nothing outside these copies uses more than the baseline instruction set.
+// Results are bit-identical from run to run on one kind of processor; across kinds they may differ in the
+// last bits, because fused multiply-add rounds once where separate operations round twice.
 #pragma once
+
+// How `Run` and what it calls are declared inside a kernel.
+#define TRIREME_INLINE [[gnu::always_inline]] static inline
 
 namespace trireme {
 

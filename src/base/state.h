@@ -1,8 +1,8 @@
 // Named binary sections: how any object writes itself into a checkpoint and reads itself back.
 //
-// A StateWriter collects (name, bytes); a StateReader looks them up. Sizes are checked on reading, so an object
-// that changed shape is refused with the section's name instead of reading nonsense. Section names are scoped
-// with '/' by whoever owns the object ("shard/3/env/state").
+// A StateWriter collects (name, bytes); a StateReader looks them up. Sizes are checked on reading, so an
+// object that changed shape is refused with the section's name instead of reading nonsense. Section names are
+// scoped with '/' by whoever owns the object ("shard/3/env/state").
 #pragma once
 
 #include <cstring>
@@ -27,10 +27,8 @@ class StateWriter {
     CHECK(is_new);
   }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void PutValue(const std::string& name, T value) {
-    Put<T>(name, std::span<const T>(&value, 1));
-  }
+  requires std::is_arithmetic_v<T>
+  void PutValue(const std::string& name, T value) { Put<T>(name, std::span<const T>(&value, 1)); }
   void PutText(const std::string& name, std::string_view text) {
     Put<char>(name, std::span<const char>(text.data(), text.size()));
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "train/trainer.h"
@@ -72,7 +73,7 @@ void LimitMemory() {
 
 int main(int argc, char** argv) {
   const double started_s = trireme::MonotonicSeconds();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed terminal must not end a run
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run
   LimitMemory();
   try {
     const int code = Run(argc, argv, started_s);

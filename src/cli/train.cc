@@ -20,7 +20,7 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-// The first SIGINT or SIGTERM asks for a clean end; a second one ends the process at once.
+// The first SIGINT, SIGTERM or SIGHUP asks for a clean end; a second one ends the process at once.
 extern "C" void RequestStop(int signal) {
   stop_requested.store(true);
   std::signal(signal, SIG_DFL);
@@ -49,6 +49,7 @@ void ApplyFlags(const TrainFlags& flags, RunSettings& settings) {
   std::set<std::string_view> keys;
   for (const std::string& assignment : flags.assignments) {
     const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));
+    if (key == "env" || key == "algo") Fail("--set {}: {} is chosen by --{}", assignment, key, key);
     if (!keys.insert(key).second) Fail("--set {}: {} was set before: give each key once", assignment, key);
     settings.fields.ApplyAssignment(assignment, "--set");
   }
@@ -65,9 +66,6 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const TrainFlags& flags) {
   settings->run.env = env;
   settings->run.algo = algo;
   ApplyFlags(flags, *settings);
-  if (settings->run.env != env || settings->run.algo != algo) {
-    Fail("env and algo are chosen by --env and --algo, not by --set");
-  }
   return settings;
 }
 
@@ -115,6 +113,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
   }
   std::signal(SIGINT, RequestStop);
   std::signal(SIGTERM, RequestStop);
+  std::signal(SIGHUP, RequestStop);
   const TrainResult result =
       Train(*settings, *folder, {.json = flags.json, .started_s = started_s, .stop = &stop_requested});
   if (flags.json) {

@@ -1,13 +1,12 @@
 #include "comm/barrier.h"
 
-#include <sched.h>
-
 #include "base/error.h"
+#include "base/system.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kSpins = 20'000;  // a few hundred microseconds
+constexpr int kSpins = 20'000;  // some hundred microseconds
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -16,13 +15,6 @@ inline void Pause() {
 }
 
 }  // namespace
-
-int UsableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
 
 ThreadBarrier::ThreadBarrier(int threads)
     : threads_(threads), spins_(threads <= UsableProcessors() ? kSpins : 0) {}

@@ -27,7 +27,4 @@ class ThreadBarrier {
   std::atomic<bool> aborted_{false};
 };
 
-// Processors this process may use.
-int UsableProcessors();
-
 }  // namespace trireme

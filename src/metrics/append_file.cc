@@ -52,4 +52,8 @@ void AppendFile::Append(std::string_view record) {
   size_ += record.size();
 }
 
+void AppendFile::Flush() {
+  if (regular_ && ::fsync(fd_) != 0) Fail("cannot flush {}: {}", path_.string(), std::strerror(errno));
+}
+
 }  // namespace trireme

@@ -23,6 +23,9 @@ class AppendFile {
   // Throws Error naming the path; the file then ends where it ended before.
   void Append(std::string_view record);
 
+  // Returns when everything appended is on disk. Throws Error naming the path.
+  void Flush();
+
   // Bytes up to the end of the last whole record.
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }

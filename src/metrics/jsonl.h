@@ -28,6 +28,9 @@ class JsonlWriter {
   // Throws Error naming the path when the disk is full; the file then still ends with the row before.
   void Append(const MetricRow& row) { file_.Append(FormatJsonlRow(row)); }
 
+  // Returns when all rows are on disk. Throws Error naming the path.
+  void Flush() { file_.Flush(); }
+
   // Byte offset after the last row: save it with a checkpoint to resume from there.
   std::uint64_t Offset() const { return file_.size(); }
 

@@ -27,7 +27,7 @@ struct RunFacts {
   double eval_return_mean = 0;
   double eval_return_std = 0;
   int eval_episodes = 0;
-  std::optional<double> target;  // --target, if given
+  std::optional<double> target;  // return to reach
   bool reached_target = false;
   std::optional<double> time_to_target_s;
   std::optional<std::int64_t> steps_to_target;

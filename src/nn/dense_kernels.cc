@@ -8,8 +8,6 @@
 #include "nn/fast_math.h"
 #include "nn/vec.h"
 
-#define TRIREME_INLINE [[gnu::always_inline]] static inline
-
 namespace trireme {
 namespace {
 

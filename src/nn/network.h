@@ -23,8 +23,8 @@ class Network {
   const ParamLayout& layout() const { return layout_; }
   std::size_t param_count() const { return layout_.size(); }
   const std::vector<Tower>& towers() const { return towers_; }
-  // Samples whose activations stay in the second-level cache from forward to backward: larger batches are best
-  // done in passes of this many. A multiple of Tower::kChunk.
+  // Samples whose activations stay in the second-level cache from forward to backward: larger batches are
+  // best done in passes of this many. A multiple of Tower::kChunk.
   int pass_size() const;
   // Where free vector i lies in a parameter buffer.
   std::span<const float> FreeVector(std::span<const float> params, std::size_t i) const;

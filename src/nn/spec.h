@@ -4,10 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "base/config.h"
+
 namespace trireme {
 
 enum class Activation { kTanh, kRelu, kElu, kSilu };
+inline constexpr EnumName<Activation> kActivationNames[] = {{"tanh", Activation::kTanh},
+                                                            {"relu", Activation::kRelu},
+                                                            {"elu", Activation::kElu},
+                                                            {"silu", Activation::kSilu}};
+
 enum class Init { kOrthogonal, kKaiming, kXavier };
+inline constexpr EnumName<Init> kInitNames[] = {
+    {"orthogonal", Init::kOrthogonal}, {"kaiming", Init::kKaiming}, {"xavier", Init::kXavier}};
 
 // A fully connected tower: inputs -> hidden... -> outputs, `activation` after each hidden layer, linear at
 // the end.

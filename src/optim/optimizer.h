@@ -53,7 +53,7 @@ struct OptimizerSettings {
     field("beta2", beta2, "decay of Adam's mean of squared gradients", BelowOne());
     field("rms_alpha", rms_alpha, "decay of RMSprop's mean of squared gradients", BelowOne());
     field("optimizer_eps", eps, "added to the denominator of adagrad, rmsprop, adam and adamw",
-          NonNegative());
+          Between(1e-30, 1));
     field("weight_decay", weight_decay, "pull towards zero: L2 penalty, decoupled for adamw", NonNegative());
   }
 };

@@ -23,6 +23,7 @@ class Normaliser {
   void Apply(const float* x, float* y) const {
     for (std::size_t i = 0; i < mean_.size(); ++i) y[i] = Clamp((x[i] - shift_[i]) * scale_[i]);
   }
+
   float Scale(std::size_t feature) const { return scale_[feature]; }
 
   // Doubles that one shard's sums take: count, then sum and sum of squares per feature.

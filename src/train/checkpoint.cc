@@ -45,6 +45,34 @@ std::string_view TakeLine(std::string_view& text) {
   return line;
 }
 
+// The content of a file is not what this program writes.
+struct Damaged : Error {
+  using Error::Error;
+};
+
+StateReader Parse(const std::filesystem::path& file, std::string_view rest) {
+  if (!rest.starts_with(kMagic)) {
+    throw Damaged(fmt::format("{} is not a Trireme checkpoint, or its beginning is damaged", file.string()));
+  }
+  rest.remove_prefix(kMagic.size());
+  const std::string_view version = TakeLine(rest);
+  if (version != fmt::format("version {}", kVersion)) {
+    throw Damaged(fmt::format("{} was written in checkpoint format '{}'; this program reads version {}",
+                              file.string(), version, kVersion));
+  }
+  const std::string_view bytes = TakeLine(rest);
+  const std::string_view checksum = TakeLine(rest);
+  if (bytes != fmt::format("bytes {}", rest.size())) {
+    throw Damaged(
+        fmt::format("{} is truncated or damaged: it holds {} bytes of state where its header says '{}'",
+                    file.string(), rest.size(), bytes));
+  }
+  if (checksum != "sha256 " + Sha256Hex(rest)) {
+    throw Damaged(fmt::format("{} is damaged: its checksum does not match", file.string()));
+  }
+  return StateReader(rest);
+}
+
 }  // namespace
 
 void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state) {
@@ -73,34 +101,15 @@ std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& 
   return paths;
 }
 
-StateReader ReadCheckpoint(const std::filesystem::path& file) {
-  const std::string content = ReadFile(file);
-  std::string_view rest = content;
-  if (!rest.starts_with(kMagic))
-    Fail("{} is not a Trireme checkpoint, or its beginning is damaged", file.string());
-  rest.remove_prefix(kMagic.size());
-  const std::string_view version = TakeLine(rest);
-  if (version != fmt::format("version {}", kVersion)) {
-    Fail("{} was written in checkpoint format '{}'; this program reads version {}", file.string(), version,
-         kVersion);
-  }
-  const std::string_view bytes = TakeLine(rest);
-  const std::string_view checksum = TakeLine(rest);
-  if (bytes != fmt::format("bytes {}", rest.size())) {
-    Fail("{} is truncated or damaged: it holds {} bytes of state where its header says '{}'", file.string(),
-         rest.size(), bytes);
-  }
-  if (checksum != "sha256 " + Sha256Hex(rest))
-    Fail("{} is damaged: its checksum does not match", file.string());
-  return StateReader(rest);
-}
+StateReader ReadCheckpoint(const std::filesystem::path& file) { return Parse(file, ReadFile(file)); }
 
 std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder) {
   const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
   if (all.empty()) return std::nullopt;
+  const std::string newest = ReadFile(all[0]);  // a file that cannot be read is not a damaged one
   try {
-    return ReadCheckpoint(all[0]);
-  } catch (const Error& damaged) {
+    return Parse(all[0], newest);
+  } catch (const Damaged& damaged) {
     for (std::size_t i = 1; i < all.size(); ++i) {
       try {
         ReadCheckpoint(all[i]);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "comm/barrier.h"
+#include "base/system.h"
 #include "train/presets.h"
 
 namespace trireme {
@@ -18,7 +18,7 @@ void RunConfig::Fields(ConfigFields& field) {
   field("steps", steps, "environment steps to train for", Between(1, 1e15));
   field("seed", seed, "what all randomness of the run follows from");
   field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
-  field("target", target, "return to reach");
+  field("target", target, "return to reach; a run starts from the environment's own threshold");
   field("eval_every", eval_every, "steps between evaluations; 0: only at the end", Between(0, 1e15));
   field("eval_episodes", eval_episodes, "episodes of an evaluation, on seeds never trained on",
         Between(1, 100'000));

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/barrier.h"
+#include "base/system.h"
 #include "train/presets.h"
 
 namespace trireme {

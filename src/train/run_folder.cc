@@ -19,8 +19,11 @@ constexpr const char* kConfigName = "config.toml";
 fs::path FreshPath(const std::string& name) {
   for (int i = 1; i < 1'000'000; ++i) {
     fs::path path = fs::path("runs") / fmt::format("{}-{:03}", name, i);
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) return path;
+    // Making the folder claims the name: of two processes only one succeeds.
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (fs::create_directory(path, error)) return path;
+    if (error) Fail("cannot make the folder {}: {}", path.string(), error.message());
   }
   Fail("runs/ is full of runs named {}: remove some or choose --out", name);
 }

@@ -6,15 +6,21 @@
 namespace trireme {
 namespace {
 
+std::string_view NameOf(Activation activation) {
+  for (const auto& [name, value] : kActivationNames) {
+    if (value == activation) return name;
+  }
+  return "?";
+}
+
 // "policy 4-64-64-2 tanh, value 4-64-64-1 tanh": the same parameters mean something else in another network,
 // even where their number is the same.
 std::string Describe(const NetworkSpec& spec) {
-  constexpr const char* kActivations[] = {"tanh", "relu", "elu", "silu"};
   std::string text;
   for (const TowerSpec& tower : spec.towers) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tower.name, tower.inputs);
     for (const int units : tower.hidden) text += fmt::format("-{}", units);
-    text += fmt::format("-{} {}", tower.outputs, kActivations[static_cast<int>(tower.activation)]);
+    text += fmt::format("-{} {}", tower.outputs, NameOf(tower.activation));
   }
   return text;
 }

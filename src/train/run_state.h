@@ -16,7 +16,6 @@ namespace trireme {
 // the same counts; times are rank 0's.
 struct RunProgress {
   std::int64_t steps = 0;
-  std::int64_t next_eval = 0;
   double wall_s = 0, cpu_s = 0;           // of earlier processes of this run
   std::uint64_t bytes = 0, messages = 0;  // of earlier processes of this run, over all workers
   double eval_mean = std::numeric_limits<double>::quiet_NaN();
@@ -25,7 +24,7 @@ struct RunProgress {
   double target = 0;             // what `reached` is about
   bool reached = false;
   double time_to_target_s = 0;
-  std::int64_t steps_to_target = 0;
+  std::int64_t steps_to_target = -1;
   std::uint64_t metrics_offset = 0;
 
   // A resumed run may have been given another target: its last evaluation is then judged anew.
@@ -40,7 +39,6 @@ struct RunProgress {
   template <class Visitor>
   void Visit(Visitor&& visit) {
     visit("progress/steps", steps);
-    visit("progress/next_eval", next_eval);
     visit("progress/wall_s", wall_s);
     visit("progress/cpu_s", cpu_s);
     visit("progress/bytes", bytes);

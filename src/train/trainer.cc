@@ -1,10 +1,9 @@
 #include "train/trainer.h"
 
-#include <time.h>
-
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -57,17 +56,12 @@ RunFacts MakeFacts(const RunConfig& run, const RunProgress& progress, std::strin
 
 }  // namespace
 
-double MonotonicSeconds() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const FolderLock lock(folder);
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
-  const std::vector<float> initial = InitialParams(network, settings.run.seed);
+  const std::vector<float> initial =
+      checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
   WorkerGroup group(settings.run.workers);
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
@@ -89,15 +83,21 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
     }
   };
   std::vector<std::thread> others;
-  for (int rank = 1; rank < settings.run.workers; ++rank) others.emplace_back(body, rank);
-  body(0);
+  try {
+    for (int rank = 1; rank < settings.run.workers; ++rank) others.emplace_back(body, rank);
+    body(0);
+  } catch (const std::system_error& error) {
+    ThreadCommunicator(group.threads, 0).Abort();
+    for (std::thread& thread : others) thread.join();
+    Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
+  }
   for (std::thread& thread : others) thread.join();
   if (failed_rank >= 0) std::rethrow_exception(errors[failed_rank]);
 
   TrainResult result{MakeFacts(settings.run, first->progress(), ParamsSha256(first->params())),
                      first->interrupted()};
   first.reset();  // ends the progress line
-  WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
+  if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
   WriteRunReport(folder, settings, result.facts);
   return result;
 }
@@ -109,7 +109,7 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int e
   ThreadGroup group(1);
   ThreadCommunicator comm(group, 0);
   const auto store =
-      MakeAllReduceStore(comm, settings.algorithm->optimizer(), InitialParams(network, settings.run.seed));
+      MakeAllReduceStore(comm, settings.algorithm->optimizer(), std::vector<float>(network.param_count()));
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .network = network,
                                                    .store = *store,

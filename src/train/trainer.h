@@ -29,9 +29,6 @@ struct TrainResult {
   bool interrupted = false;
 };
 
-// Seconds of a clock that never jumps.
-double MonotonicSeconds();
-
 // Trains; continues from the newest checkpoint in `folder` if there is one. Blocks until done. Throws Error;
 // what was written before stays usable for a resume.
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/system.h"
 #include "metrics/jsonl.h"
 #include "train/checkpoint.h"
 

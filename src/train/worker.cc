@@ -1,36 +1,29 @@
 #include "train/worker.h"
 
-#include <time.h>
-
+#include "base/system.h"
 #include "metrics/jsonl.h"
 #include "metrics/progress.h"
 #include "metrics/tensorboard.h"
 #include "train/checkpoint.h"
 
 namespace trireme {
-namespace {
-
-double CpuSeconds() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-}  // namespace
-
 // What only rank 0 has: files and the line a person watches.
 class Chronicle {
  public:
-  Chronicle(const RunFolder& folder, const RunProgress& progress, bool resumed, bool json)
+  Chronicle(const RunFolder& folder, const RunProgress& progress, bool json)
       : jsonl_(folder.metrics(), progress.metrics_offset),
-        tensorboard_(folder.path(), resumed ? std::optional<std::int64_t>(progress.steps) : std::nullopt),
+        tensorboard_(folder.path(), progress.steps),
         printer_(2, ChooseProgressStyle(2, json)) {}
 
   void Append(const MetricRow& row) {
     jsonl_.Append(row);
     tensorboard_.Append(row);
   }
-  std::uint64_t offset() const { return jsonl_.Offset(); }
+  // Bytes of metrics.jsonl, which are on disk when this returns.
+  std::uint64_t Flush() {
+    jsonl_.Flush();
+    return jsonl_.Offset();
+  }
   ProgressPrinter& printer() { return printer_; }
 
  private:
@@ -59,7 +52,6 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
                                          .shards = run_.shards,
                                          .first_shard = rank * own,
                                          .own_shards = own});
-  progress_.next_eval = run_.eval_every;
   if (checkpoint) LoadRunState(*checkpoint, folder, run_, network, progress_, *store_, *algorithm_);
   progress_.AimAt(run_.target);
   earlier_wall_s_ = progress_.wall_s;
@@ -68,58 +60,57 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
   first_step_ = progress_.steps;
   last_checkpoint_s_ = MonotonicSeconds();
   if (!leader()) return;
-  // Settings changed for a resume are recorded once the checkpoint is known to fit them.
+  // The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded,
+  // and the result of an earlier end of the run goes.
+  std::filesystem::remove(folder.result());
   const std::string config = settings.fields.ToToml();
   if (folder.ReadConfig() != config) folder.WriteConfig(config);
-  chronicle_ = std::make_unique<Chronicle>(folder, progress_, checkpoint.has_value(), options.json);
+  chronicle_ = std::make_unique<Chronicle>(folder, progress_, options.json);
 }
 
 Worker::~Worker() = default;
 
 void Worker::Run() {
-  const bool done_before = progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached);
-  while (!done_before) {
-    MetricRow row(progress_.steps + algorithm_->steps_per_iteration(), 0);
+  if (progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached)) return;
+  for (;;) {
+    MetricRow row;
     algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
     progress_.steps += algorithm_->steps_per_iteration();
-    Decision decision = Announce(Decide(false));
-    if (decision.evaluate) {
-      Evaluate(row);
-      decision = Announce(Decide(true));
-    }
+    if (EvaluationDue()) Evaluate(row);
     if (leader()) Report(row);
+    const Decision decision = Announce(leader() ? Decide() : Decision());
     if (decision.checkpoint) Checkpoint();
     if (decision.stop) break;
   }
 }
 
-// Rank 0 decides for all; before an evaluation whether one is due, after it (or without it) what follows.
-Worker::Decision Worker::Decide(bool evaluated) {
-  Decision decision;
-  if (!leader()) return decision;
-  const bool finished = progress_.steps >= run_.steps;
-  const bool due = run_.eval_every > 0 && progress_.steps >= progress_.next_eval;
-  decision.evaluate = !evaluated && (finished || due);
-  if (decision.evaluate) return decision;
-  const bool done = finished || (run_.stop_at_target && progress_.reached);
+// At the end, and in the iteration that passes a multiple of eval_every. Every worker comes to the same
+// answer.
+bool Worker::EvaluationDue() const {
+  if (progress_.steps >= run_.steps) return true;
+  if (run_.eval_every == 0) return false;
+  return progress_.steps / run_.eval_every >
+         (progress_.steps - algorithm_->steps_per_iteration()) / run_.eval_every;
+}
+
+// Rank 0 decides for all, because clocks and signals differ between workers.
+Worker::Decision Worker::Decide() {
+  const bool done = progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached);
   interrupted_ = !done && options_.stop != nullptr && options_.stop->load();
-  decision.stop = done || interrupted_;
-  decision.checkpoint = decision.stop || MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
-  return decision;
+  const bool stop = done || interrupted_;
+  return {.checkpoint = stop || MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s,
+          .stop = stop};
 }
 
 Worker::Decision Worker::Announce(Decision decision) {
-  double bits[] = {static_cast<double>(decision.evaluate), static_cast<double>(decision.checkpoint),
-                   static_cast<double>(decision.stop)};
+  double bits[] = {static_cast<double>(decision.checkpoint), static_cast<double>(decision.stop)};
   comm_.Broadcast(bits, 0);
-  return {bits[0] != 0, bits[1] != 0, bits[2] != 0};
+  return {.checkpoint = bits[0] != 0, .stop = bits[1] != 0};
 }
 
 void Worker::Evaluate(MetricRow& row) {
   const int own = run_.shards / run_.workers;
   const Evaluation evaluation = evaluator_.Run(*algorithm_, comm_, comm_.rank() * own, own);
-  while (run_.eval_every > 0 && progress_.next_eval <= progress_.steps)
-    progress_.next_eval += run_.eval_every;
   progress_.eval_mean = evaluation.mean;
   progress_.eval_std = evaluation.std;
   progress_.eval_steps = progress_.steps;
@@ -157,7 +148,7 @@ void Worker::Checkpoint() {
       progress_.bytes += traffic.bytes;
       progress_.messages += traffic.messages;
     }
-    progress_.metrics_offset = chronicle_->offset();
+    progress_.metrics_offset = chronicle_->Flush();
     SaveRunState(run_, network_, progress_, *store_, *algorithm_, state);
     WriteCheckpoint(folder_.path(), progress_.steps, state);
     last_checkpoint_s_ = MonotonicSeconds();
@@ -172,6 +163,8 @@ void Worker::Report(const MetricRow& measured) {
   MetricRow row(progress_.steps, wall_s);
   row.Set("steps_per_s", rate);
   for (const auto& [name, value] : measured.values()) row.Set(name, value);
+  for (const char* name : {"eval_return_mean", "eval_return_std"})
+    row.Set(name, measured.Get(name));  // NaN: none
   chronicle_->Append(row);
   chronicle_->printer().Update({.steps = progress_.steps,
                                 .total_steps = run_.steps,

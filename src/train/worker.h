@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algo/algorithm.h"
+#include "base/system.h"
 #include "comm/thread_communicator.h"
 #include "metrics/metric_row.h"
 #include "train/evaluator.h"
@@ -47,12 +48,13 @@ class Worker {
  private:
   // What rank 0 decided after an iteration.
   struct Decision {
-    bool evaluate = false, checkpoint = false, stop = false;
+    bool checkpoint = false, stop = false;
   };
 
   bool leader() const { return comm_.rank() == 0; }
   double WallSeconds() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
-  Decision Decide(bool evaluated);
+  bool EvaluationDue() const;
+  Decision Decide();
   Decision Announce(Decision decision);
   void Evaluate(MetricRow& row);
   void Checkpoint();

@@ -1,0 +1,27 @@
+#include "base/system.h"
+
+#include <sched.h>
+#include <time.h>
+
+namespace trireme {
+namespace {
+
+double Seconds(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+}  // namespace
+
+double MonotonicSeconds() { return Seconds(CLOCK_MONOTONIC); }
+double CpuSeconds() { return Seconds(CLOCK_PROCESS_CPUTIME_ID); }
+
+int UsableProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace trireme
