@@ -1,12 +1,15 @@
 #include "comm/barrier.h"
 
+#include <thread>
+
 #include "base/error.h"
 #include "base/system.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kSpins = 20'000;  // some hundred microseconds
+constexpr int kSpins = 2'000;  // some ten microseconds
+constexpr int kYields = 200;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -29,6 +32,8 @@ void ThreadBarrier::Wait() {
     return;
   }
   for (int i = 0; i < spins_ && round_.load(std::memory_order_acquire) == round; ++i) Pause();
+  for (int i = 0; i < kYields && round_.load(std::memory_order_acquire) == round; ++i)
+    std::this_thread::yield();
   while (round_.load(std::memory_order_acquire) == round) round_.wait(round, std::memory_order_acquire);
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
 }

@@ -1,7 +1,8 @@
 // A reusable barrier for the threads of one process.
 //
-// Waiting threads spin for a moment, because the others are usually microseconds away, and then sleep. Where
-// there are more threads than processors they sleep at once.
+// Waiting threads spin for a moment, because the others are usually microseconds away, then give way to
+// whoever else wants the processor (the missing thread, perhaps), and then sleep. Where there are more
+// threads than processors they sleep at once.
 #pragma once
 
 #include <atomic>

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,10 +59,15 @@ std::filesystem::path TraceFolder() {
   return other != nullptr ? other : TRIREME_ENV_TRACES;
 }
 
+// The environments that Gymnasium has, too: for these a trace must be there.
+const std::set<std::string> kGymnasiumEnvs = {"CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0",
+                                              "Acrobot-v1", "Pendulum-v1"};
+
 TEST(Traces, AgreeWithGymnasium) {
   for (const EnvEntry& entry : AllEnvs()) {
     const auto path = TraceFolder() / (entry.spec.name + ".json");
     std::ifstream file(path);
+    if (!file && !kGymnasiumEnvs.contains(entry.spec.name)) continue;  // has no reference implementation
     ASSERT_TRUE(file) << "cannot read " << path;
     const auto trace = nlohmann::json::parse(file);
     bool terminated = false, truncated = false;

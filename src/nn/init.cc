@@ -30,20 +30,29 @@ struct SubtractScaledKernel {
   }
 };
 
-// Makes the rows of `q` ([count, length], count <= length) orthonormal by modified Gram-Schmidt.
+// Makes the rows of `q` ([count, length], count <= length) orthonormal by modified Gram-Schmidt. Rows are
+// taken in blocks, so that an earlier row is read once for a whole block.
 void Orthonormalise(std::vector<double>& q, int count, int length) {
   const auto row = [&](int r) { return q.data() + static_cast<std::size_t>(r) * length; };
   const auto dot = [&](int a, int b) {
     return SimdCall<DotKernel>(static_cast<const double*>(row(a)), static_cast<const double*>(row(b)),
                                length);
   };
-  for (int r = 0; r < count; ++r) {
-    for (int s = 0; s < r; ++s) {
-      SimdCall<SubtractScaledKernel>(row(r), static_cast<const double*>(row(s)), dot(r, s), length);
+  const auto subtract_projection = [&](int r, int s) {
+    SimdCall<SubtractScaledKernel>(row(r), static_cast<const double*>(row(s)), dot(r, s), length);
+  };
+  constexpr int kBlock = 16;
+  for (int first = 0; first < count; first += kBlock) {
+    const int last = std::min(count, first + kBlock);
+    for (int s = 0; s < first; ++s) {
+      for (int r = first; r < last; ++r) subtract_projection(r, s);
     }
-    const double norm = std::sqrt(dot(r, r));
-    CHECK(norm > 0);
-    for (int i = 0; i < length; ++i) row(r)[i] /= norm;
+    for (int r = first; r < last; ++r) {
+      for (int s = first; s < r; ++s) subtract_projection(r, s);
+      const double norm = std::sqrt(dot(r, r));
+      CHECK(norm > 0);
+      for (int i = 0; i < length; ++i) row(r)[i] /= norm;
+    }
   }
 }
 

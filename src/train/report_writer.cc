@@ -27,13 +27,13 @@ nlohmann::ordered_json Number(double value) {
 
 }  // namespace
 
-void WriteRunReport(const RunFolder& folder, const RunSettings& settings, const RunFacts& facts) {
+void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
   const std::vector<MetricRow> rows = ReadJsonl(folder.metrics());
   RunReport report{.facts = facts,
                    .evaluation = Curve(rows, "eval_return_mean"),
                    .training = Curve(rows, "episode_return_mean"),
                    .details = {},
-                   .config = settings.fields.ToToml()};
+                   .config = folder.ReadConfig()};
   const PlotSeries spread = Curve(rows, "eval_return_std");
   for (std::size_t i = 0; i < spread.y.size() && spread.y.size() == report.evaluation.y.size(); ++i) {
     report.evaluation.low.push_back(report.evaluation.y[i] - spread.y[i]);

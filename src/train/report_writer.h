@@ -4,12 +4,11 @@
 #include <string>
 
 #include "metrics/report.h"
-#include "train/run_config.h"
 #include "train/run_folder.h"
 
 namespace trireme {
 
-// Writes report.html and learning_curve.svg from metrics.jsonl and the result. Throws Error.
-void WriteRunReport(const RunFolder& folder, const RunSettings& settings, const RunFacts& facts);
+// Writes report.html and learning_curve.svg from config.toml, metrics.jsonl and the result. Throws Error.
+void WriteRunReport(const RunFolder& folder, const RunFacts& facts);
 
 }  // namespace trireme

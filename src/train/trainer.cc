@@ -98,7 +98,7 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
                      first->interrupted()};
   first.reset();  // ends the progress line
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
-  WriteRunReport(folder, settings, result.facts);
+  WriteRunReport(folder, result.facts);
   return result;
 }
 

@@ -59,7 +59,7 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
   earlier_traffic_ = {progress_.bytes, progress_.messages};
   first_step_ = progress_.steps;
   last_checkpoint_s_ = MonotonicSeconds();
-  if (!leader()) return;
+  if (!leader() || Done()) return;
   // The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded,
   // and the result of an earlier end of the run goes.
   std::filesystem::remove(folder.result());
@@ -71,8 +71,7 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
 Worker::~Worker() = default;
 
 void Worker::Run() {
-  if (progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached)) return;
-  for (;;) {
+  while (!Done()) {
     MetricRow row;
     algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
     progress_.steps += algorithm_->steps_per_iteration();
@@ -95,7 +94,7 @@ bool Worker::EvaluationDue() const {
 
 // Rank 0 decides for all, because clocks and signals differ between workers.
 Worker::Decision Worker::Decide() {
-  const bool done = progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached);
+  const bool done = Done();
   interrupted_ = !done && options_.stop != nullptr && options_.stop->load();
   const bool stop = done || interrupted_;
   return {.checkpoint = stop || MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s,

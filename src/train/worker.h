@@ -53,6 +53,7 @@ class Worker {
 
   bool leader() const { return comm_.rank() == 0; }
   double WallSeconds() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
+  bool Done() const { return progress_.steps >= run_.steps || (run_.stop_at_target && progress_.reached); }
   bool EvaluationDue() const;
   Decision Decide();
   Decision Announce(Decision decision);
