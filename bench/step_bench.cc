@@ -74,7 +74,7 @@ class Step {
       : network_({.towers = c.towers, .free_vectors = {}}),
         batch_(c.batch),
         workspace_(network_, network_.pass_size()),
-        optimizer_(MakeOptimizer({}, network_.param_count())),
+        optimizer_(std::make_unique<Optimizer>(OptimizerSettings(), network_.param_count())),
         params_(network_.param_count()),
         gradient_(network_.param_count()),
         x_(static_cast<std::size_t>(c.batch) * c.towers[0].inputs) {

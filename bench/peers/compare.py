@@ -1,84 +1,142 @@
 #!/usr/bin/env python3
-"""PPO with the peers' settings, ours and theirs alternately on one core; medians and ratios.
+"""Trains with the peers' settings, ours and theirs alternately on one core; medians and ratios.
 
-    bench/peers/compare.py <build folder>
+    bench/peers/compare.py <build folder> [--only ppo|a2c|dqn]
 
 SB3 and rl_tools run here. CleanRL's and PufferLib's figures were measured on a machine of this kind (README.md in this
-folder) and are scaled by how SB3's zoo run performs now against what it did then.
+folder) and are scaled by how SB3's run of the same algorithm performs now against what it did then.
 """
+import argparse
+import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 
 ROUNDS = 5
-SB3_ZOO_THEN = 3867
-CLEANRL_THEN = 4806
-PUFFERLIB_THEN = 258_000
-
-COMMON = ["--set", "shards=1", "--set", "eval_every=0", "--set", "eval_episodes=1", "--workers", "1"]
-ZOO = ["--env", "CartPole-v1", "--steps", "300000", "--set", "envs=8", "--set", "horizon=32", "--set", "minibatches=1",
-       "--set", "epochs=20", "--set", "gamma=0.98", "--set", "gae_lambda=0.8", "--set", "learning_rate=1e-3", "--set",
-       "clip_schedule=linear", "--set", "hidden=64,64"]
-CLEANRL = ["--env", "CartPole-v1", "--steps", "1000000", "--set", "envs=4", "--set", "horizon=128", "--set",
-           "minibatches=4", "--set", "epochs=4", "--set", "learning_rate=2.5e-4", "--set", "value_clip=0.2", "--set",
-           "entropy_coef=0.01", "--set", "hidden=64,64"]
-PUFFERLIB = ["--env", "CartPole-v1", "--steps", "8000000", "--set", "envs=4096", "--set", "horizon=64", "--set",
-             "minibatches=8", "--set", "epochs=1", "--set", "hidden=128", "--set", "shared_tower=true", "--set",
-             "activation=relu"]
-RL_TOOLS = ["--env", "Pendulum-v1", "--steps", "1000000", "--set", "envs=4", "--set", "horizon=1024", "--set",
-            "minibatches=16", "--set", "epochs=2", "--set", "gamma=0.9", "--set", "gae_lambda=0.95", "--set",
-            "learning_rate=1e-3", "--set", "learning_rate_schedule=constant", "--set", "hidden=64,64", "--set",
-            "activation=relu", "--set", "normalise_obs=false"]
+HERE = pathlib.Path(__file__).resolve().parent
 
 
-def ours(build, settings):
-    folder = tempfile.mkdtemp()
-    try:
-        run = subprocess.run([build / "trireme", "train", "--algo", "ppo", "--json", "--out", folder + "/run", *settings,
-                              *COMMON], check=True, capture_output=True, text=True)
-        return json.loads(run.stdout.splitlines()[-1])["steps_per_s"]
-    finally:
-        shutil.rmtree(folder)
+@dataclasses.dataclass(frozen=True)
+class Sb3:
+    run: str  # of sb3.py
+    then: float | None = None  # its steps/s when the stored figures were taken: later rows are scaled by it
+
+
+@dataclasses.dataclass(frozen=True)
+class RlTools:
+    program: str  # in the build folder
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    then: float  # steps/s
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    name: str
+    peer: Sb3 | RlTools | Stored
+    algo: str
+    env: str
+    steps: int
+    settings: str  # the peer's, in our names
+    bar: float | None = None  # ratio to reach
+
+
+COMMON = "shards=1 eval_every=0 eval_episodes=1"
+
+DQN_CLEANRL = """envs=1 horizon=10 batch=128 replay=10000 learning_starts=1000 learning_rate=2.5e-4
+                 learning_rate_schedule=constant target_every=50 target_tau=1 double=false epsilon_start=1
+                 epsilon_end=0.05 exploration_fraction=0.5 hidden=120,84 activation=relu gamma=0.99 max_grad_norm=0"""
+
+# A stored figure is scaled by the SB3 run above it, of the same algorithm.
+COMPARISONS = [
+    Comparison("SB3 PPO CartPole, zoo settings", Sb3("ppo-cartpole-zoo", then=3867), "ppo", "CartPole-v1", 300_000,
+               """envs=8 horizon=32 minibatches=1 epochs=20 gamma=0.98 gae_lambda=0.8 learning_rate=1e-3
+                  clip_schedule=linear hidden=64,64"""),
+    Comparison("CleanRL PPO CartPole (scaled)", Stored(4806), "ppo", "CartPole-v1", 1_000_000,
+               """envs=4 horizon=128 minibatches=4 epochs=4 learning_rate=2.5e-4 value_clip=0.2 entropy_coef=0.01
+                  hidden=64,64""", bar=40),
+    Comparison("PufferLib CartPole (scaled)", Stored(258_000), "ppo", "CartPole-v1", 8_000_000,
+               """envs=4096 horizon=64 minibatches=8 epochs=1 hidden=128 shared_tower=true activation=relu""", bar=4),
+    Comparison("rl_tools PPO Pendulum", RlTools("rl_tools_ppo"), "ppo", "Pendulum-v1", 1_000_000,
+               """envs=4 horizon=1024 minibatches=16 epochs=2 gamma=0.9 gae_lambda=0.95 learning_rate=1e-3
+                  learning_rate_schedule=constant hidden=64,64 activation=relu normalise_obs=false""", bar=1.4),
+    Comparison("SB3 A2C CartPole, default settings", Sb3("a2c-cartpole-default"), "a2c", "CartPole-v1", 1_000_000,
+               """envs=8 horizon=5 gae_lambda=1 gamma=0.99 learning_rate=7e-4 learning_rate_schedule=constant
+                  value_coef=0.5 entropy_coef=0 max_grad_norm=0.5 optimizer=rmsprop rms_alpha=0.99 optimizer_eps=1e-5
+                  normalise_advantages=false hidden=64,64""", bar=40),
+    Comparison("SB3 DQN CartPole, CleanRL's settings", Sb3("dqn-cartpole-cleanrl", then=2612), "dqn", "CartPole-v1",
+               500_000, DQN_CLEANRL),
+    Comparison("CleanRL DQN CartPole (scaled)", Stored(3757), "dqn", "CartPole-v1", 500_000, DQN_CLEANRL, bar=12),
+]
 
 
 def rate_of(command):
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    """steps/s from the first line of JSON that has them."""
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nended with {run.returncode}: {run.stderr.strip()}")
     return next(row["steps_per_s"] for row in map(json.loads, run.stdout.splitlines()) if "steps_per_s" in row)
 
 
-def against(name, settings, build, theirs, bar):
-    """Alternates ours and theirs; `theirs` gives their steps/s."""
-    ours_rates, their_rates, ratios = [], [], []
+def our_rate(comparison, build):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [build / "trireme", "train", "--algo", comparison.algo, "--env", comparison.env, "--steps",
+                   str(comparison.steps), "--workers", "1", "--json", "--out", folder + "/run"]
+        for setting in f"{comparison.settings} {COMMON}".split():
+            command += ["--set", setting]
+        return rate_of(command)
+
+
+def their_rate(peer, build, scale):
+    match peer:
+        case Sb3():
+            return rate_of([sys.executable, HERE / "sb3.py", "--run", peer.run, "--repeats", "1"])
+        case RlTools():
+            return rate_of([build / peer.program])
+        case Stored():
+            return scale * peer.then
+
+
+def compare(comparison, build, scale):
+    """Prints the medians over rounds that alternate theirs and ours; returns the median of theirs."""
+    theirs, ours = [], []
     for _ in range(ROUNDS):
-        their_rates.append(theirs())
-        ours_rates.append(ours(build, settings))
-        ratios.append(ours_rates[-1] / their_rates[-1])
-    print(f"{name:<44} {statistics.median(their_rates):>10,.0f} {statistics.median(ours_rates):>12,.0f} "
-          f"{statistics.median(ratios):>8.2f}x   {bar}", flush=True)
-    return statistics.median(their_rates)
+        theirs.append(their_rate(comparison.peer, build, scale))
+        ours.append(our_rate(comparison, build))
+    ratio = statistics.median(our / their for our, their in zip(ours, theirs))
+    bar = "-" if comparison.bar is None else f"{comparison.bar:g}x"
+    print(f"{comparison.name:<44} {statistics.median(theirs):>10,.0f} {statistics.median(ours):>12,.0f} "
+          f"{ratio:>8.2f}x   {bar}", flush=True)
+    return statistics.median(theirs)
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
-    here = pathlib.Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, help="folder with our binary and rl_tools_ppo")
+    parser.add_argument("--only", choices=sorted({comparison.algo for comparison in COMPARISONS}),
+                        help="one algorithm's comparisons")
+    arguments = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     print(f"{'steps/s, one core':<44} {'peer':>10} {'trireme':>12} {'ratio':>9}   bar")
-
-    sb3 = [sys.executable, here / "sb3_ppo.py", "--run", "ppo-cartpole-zoo", "--repeats", "1"]
-    scale = against("SB3 PPO CartPole, zoo settings", ZOO, build, lambda: rate_of(sb3), "-") / SB3_ZOO_THEN
-    print(f"  (SB3 runs at {scale:.2f} of {SB3_ZOO_THEN:,} steps/s; figures taken then are scaled by it)")
-    against("CleanRL PPO CartPole (scaled)", CLEANRL, build, lambda: scale * CLEANRL_THEN, "40x")
-    against("PufferLib CartPole (scaled)", PUFFERLIB, build, lambda: scale * PUFFERLIB_THEN, "4x")
-    rl_tools = build / "rl_tools_ppo"
-    if rl_tools.exists():
-        against("rl_tools PPO Pendulum", RL_TOOLS, build, lambda: rate_of([rl_tools]), "1.4x")
-    else:
-        print("rl_tools: skipped, its headers or OpenBLAS could not be had")
+    scale = None
+    for comparison in COMPARISONS:
+        peer = comparison.peer
+        if arguments.only not in (None, comparison.algo):
+            continue
+        if isinstance(peer, RlTools) and not (arguments.build / peer.program).exists():
+            print("rl_tools: skipped, its headers or OpenBLAS could not be had")
+            continue
+        rate = compare(comparison, arguments.build, scale)
+        if isinstance(peer, Sb3) and peer.then is not None:
+            scale = rate / peer.then
+            print(f"  (SB3 runs at {scale:.2f} of {peer.then:,} steps/s; figures taken then are scaled by it)",
+                  flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 // them to the store. It knows its shards and its store, and nothing of threads, ranks or networks of
 // machines.
 //
-// The work of a run is cut into a fixed number of shards; a worker owns some of them. Whatever crosses shards
-// goes through a ShardSum and then the store, so results do not depend on who owns which shard.
+// The work of workers that move in step is cut into a fixed number of shards; a worker owns some of them.
+// Whatever crosses shards goes through a ShardSum and then the store, so results do not depend on who owns
+// which shard. A worker that moves on its own (in an asynchronous store) owns all shards of its step.
 //
 // Thread safety: an Algorithm and its settings belong to one worker.
 #pragma once
@@ -29,8 +30,8 @@ struct WorkerContext {
   const Network& network;
   ParameterStore& store;
   std::uint64_t seed = 0;
-  int shards = 1;       // in the whole run
-  int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1
+  int shards = 1;       // whose gradients make one step, over all workers that move in step
+  int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1 of the whole run
   int own_shards = 1;
 };
 
@@ -38,10 +39,10 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
 
-  // One round of collecting and learning. `progress` is the share of the run's steps done before it. Adds
-  // what it measured, over all workers, to `row`. Throws Error when training has diverged.
+  // One stretch of collecting and learning. `progress` is the share of the run's steps done before it. Adds
+  // what it measured, over all workers that move in step, to `row`. Throws Error when training has diverged.
   virtual void Iterate(double progress, MetricRow& row) = 0;
-  // Environment steps of one Iterate, over all workers.
+  // Environment steps of one Iterate, over all workers that move in step.
   virtual std::int64_t steps_per_iteration() const = 0;
 
   // The actions the learned policy would choose without exploring. obs: [n, obs] as the environment gives
@@ -63,6 +64,8 @@ class AlgorithmSettings {
   virtual void Fields(ConfigFields& field) = 0;
   // Throws Error when the settings do not fit together, this environment or this number of shards.
   virtual void Validate(const EnvSpec& env, int shards) const = 0;
+  // Memory for experience (rollouts, replay), over all workers that move in step.
+  virtual std::uint64_t ExperienceBytes(const EnvSpec& env) const = 0;
   virtual NetworkSpec MakeNetwork(const EnvSpec& env) const = 0;
   virtual const OptimizerSettings& optimizer() const = 0;
   virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;

@@ -218,7 +218,7 @@ void Ppo::Iterate(double progress, MetricRow& row) {
 }
 
 void Ppo::Collect() {
-  const std::span<const float> params = context_.store.Pull();
+  const std::span<const float> params = context_.store.params();
   const Normaliser* normaliser = config_.normalise_obs ? &obs_normaliser_ : nullptr;
   ShardSum<double> sums(obs_normaliser_.sums_size());
   for (Shard& shard : shards_) {
@@ -238,7 +238,7 @@ void Ppo::Collect() {
 
 // V of every observed state in a few large passes: cheaper than one small pass per step while collecting.
 void Ppo::EstimateValues(Shard& shard) {
-  const std::span<const float> params = context_.store.Pull();
+  const std::span<const float> params = context_.store.params();
   const std::size_t obs_size = shard.rollout.env_spec().obs_size;
   const auto evaluate = [&](const float* obs, int n, auto&& take) {
     const int pass_size = context_.network.pass_size();
@@ -358,7 +358,7 @@ void Ppo::Update(double progress, MetricRow& row) {
     if (config_.target_kl > 0 && step_stats_[kApproxKl] / size > 1.5 * config_.target_kl) break;
   }
   if (adaptive_rate_) adaptive_rate_->Update(sums[kApproxKl] / samples);
-  CheckFinite(SquaredNorm(context_.store.Pull()), "a parameter");
+  CheckFinite(SquaredNorm(context_.store.params()), "a parameter");
 
   row.Set("policy_loss", sums[kPolicyLoss] / samples);
   row.Set("value_loss", sums[kValueLoss] / samples);
@@ -447,7 +447,7 @@ void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
   if (config_.normalise_obs) {
     for (int i = 0; i < n; ++i) obs_normaliser_.Apply(obs_.data() + i * obs_size, obs_.data() + i * obs_size);
   }
-  model_.Greedy(context_.store.Pull(), obs_.data(), n, workspace_, actions.data());
+  model_.Greedy(context_.store.params(), obs_.data(), n, workspace_, actions.data());
 }
 
 void Ppo::SaveShards(StateWriter& out) const {
@@ -476,7 +476,7 @@ class PpoSettings final : public AlgorithmSettings {
     field.Add(network_);
     field.Add(optimizer_);
   }
-  void Validate(const EnvSpec& env, int shards) const override {
+  void Validate(const EnvSpec&, int shards) const override {
     if (config_.envs % shards != 0) {
       Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards",
            config_.envs, shards);
@@ -486,12 +486,12 @@ class PpoSettings final : public AlgorithmSettings {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)",
            config_.minibatches, per_shard);
     }
-    const std::int64_t floats =
-        std::int64_t{config_.envs} * (config_.horizon + 1) * (env.obs_size + config_.epochs + 8);
-    if (floats > (std::int64_t{1} << 34)) {
-      Fail("envs * horizon = {} samples would need {} GiB: reduce envs, horizon or epochs",
-           std::int64_t{config_.envs} * config_.horizon, floats * 4 >> 30);
-    }
+  }
+  std::uint64_t ExperienceBytes(const EnvSpec& env) const override {
+    // Per sample: observation, action, log-probability, reward, value, value of a cut-off end, advantage,
+    // return, two flags, and its place in the order of each epoch.
+    const std::uint64_t floats = env.obs_size + env.action.size() + 6 + config_.epochs;
+    return std::uint64_t(config_.envs) * (config_.horizon + 1) * (floats * sizeof(float) + 2);
   }
   NetworkSpec MakeNetwork(const EnvSpec& env) const override { return MakeActorCriticNetwork(network_, env); }
   const OptimizerSettings& optimizer() const override { return optimizer_; }

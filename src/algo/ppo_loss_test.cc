@@ -331,6 +331,24 @@ TEST(PpoLoss, EachBranchOfValueClipping) {
   }
 }
 
+// Within the limit old + (value - old) is the value again but for rounding. With an old value far larger, the
+// rounding makes the clipped error the larger one; that must not silence the gradient.
+TEST(PpoLoss, RoundingWithinTheValueLimitKeepsTheGradient) {
+  constexpr float kValue = 0.1f, kOld = 1000, kTarget = 1, kLimit = 2000;
+  constexpr float kRounded = kOld + (kValue - kOld);
+  static_assert((kRounded - kTarget) * (kRounded - kTarget) > (kValue - kTarget) * (kValue - kTarget));
+  constexpr int kSamples = 9;  // a full vector and one more
+  Data data;
+  data.advantages.assign(kSamples, 0);
+  data.returns.assign(kSamples, kTarget);
+  data.old_values.assign(kSamples, kOld);
+  const std::vector<float> values(kSamples, kValue);
+  std::vector<float> d(kSamples, kUntouched);
+  Stats stats{};
+  ValueLoss(data.batch(), {.value_clip = kLimit, .value_coef = 1}, values.data(), 1, d.data(), stats);
+  for (const float g : d) EXPECT_EQ(g, kValue - kTarget);
+}
+
 TEST(PpoLoss, StatisticsAreAddedToWhatIsThere) {
   Data data;
   data.advantages = {0};

@@ -39,15 +39,17 @@ std::string StateWriter::Encode() const {
 }
 
 StateReader::StateReader(std::string_view encoded) {
+  auto sections = std::make_shared<std::map<std::string, std::string>>();
   while (!encoded.empty()) {
     std::string name = TakeBytes(encoded);
-    sections_[std::move(name)] = TakeBytes(encoded);
+    (*sections)[std::move(name)] = TakeBytes(encoded);
   }
+  sections_ = std::move(sections);
 }
 
 const std::string& StateReader::Section(const std::string& name) const {
-  const auto it = sections_.find(name);
-  if (it == sections_.end()) Fail("the saved state has no section '{}'", name);
+  const auto it = sections_->find(prefix_ + name);
+  if (it == sections_->end()) Fail("the saved state has no section '{}'", prefix_ + name);
   return it->second;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,10 +34,13 @@ class StateWriter {
     Put<char>(name, std::span<const char>(text.data(), text.size()));
   }
 
-  // Takes over all sections of `other`; their names must be new.
-  void Merge(StateWriter&& other) {
-    sections_.merge(std::move(other.sections_));
-    CHECK(other.sections_.empty());
+  // Takes over all sections of `other`, with `prefix` before their names, which must then be new.
+  void Merge(StateWriter&& other, const std::string& prefix = "") {
+    for (auto& [name, bytes] : other.sections_) {
+      const bool is_new = sections_.emplace(prefix + name, std::move(bytes)).second;
+      CHECK(is_new);
+    }
+    other.sections_.clear();
   }
 
   // All sections as one byte string, in name order.
@@ -51,7 +55,14 @@ class StateReader {
   // Parses what StateWriter::Encode made; throws Error when it is malformed.
   explicit StateReader(std::string_view encoded);
 
-  bool Has(const std::string& name) const { return sections_.contains(name); }
+  // The same state, with every name looked up behind `prefix`: what was merged with that prefix.
+  StateReader Below(const std::string& prefix) const {
+    StateReader below = *this;
+    below.prefix_ += prefix;
+    return below;
+  }
+
+  bool Has(const std::string& name) const { return sections_->contains(prefix_ + name); }
 
   // Copies a section into `values`; throws Error when it is missing or of another size.
   template <class T>
@@ -74,7 +85,8 @@ class StateReader {
 
  private:
   const std::string& Section(const std::string& name) const;
-  std::map<std::string, std::string> sections_;
+  std::shared_ptr<const std::map<std::string, std::string>> sections_;
+  std::string prefix_;
 };
 
 }  // namespace trireme

@@ -97,5 +97,20 @@ TEST(StateDeathTest, SectionNamesAreUnique) {
   EXPECT_DEATH(writer.PutText("x", "2"), "is_new");
 }
 
+TEST(State, MergedBelowAPrefixAndReadBelowIt) {
+  StateWriter all, part, other;
+  part.PutValue("count", 3);
+  other.PutValue("count", 4);
+  all.PutValue("count", 2);
+  all.Merge(std::move(part), "worker/0/");
+  all.Merge(std::move(other), "worker/1/");
+  const StateReader reader(all.Encode());
+  EXPECT_EQ(reader.GetValue<int>("count"), 2);
+  EXPECT_EQ(reader.Below("worker/0/").GetValue<int>("count"), 3);
+  EXPECT_EQ(reader.Below("worker/").Below("1/").GetValue<int>("count"), 4);
+  EXPECT_FALSE(reader.Below("worker/2/").Has("count"));
+  EXPECT_THROW(reader.Below("worker/2/").GetValue<int>("count"), Error);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -1,6 +1,8 @@
 // What the operating system knows: clocks and processors.
 #pragma once
 
+#include <cstdint>
+
 namespace trireme {
 
 // Seconds of a clock that never jumps.
@@ -9,5 +11,7 @@ double MonotonicSeconds();
 double CpuSeconds();
 // Processors this process may use.
 int UsableProcessors();
+// Memory of the machine, in bytes.
+std::uint64_t MachineMemory();
 
 }  // namespace trireme

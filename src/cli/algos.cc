@@ -22,6 +22,9 @@ Command AddAlgosCommand(CLI::App& app) {
                    entry.discrete && entry.continuous ? ", " : "", entry.continuous ? "continuous" : "");
         fmt::print("{:<8} metrics: {}\n", "", entry.metrics);
       }
+      for (const System& system : kSystems) {
+        fmt::print("{:<8} {}: {} with --store {}\n", system.name, system.help, system.algo, system.store);
+      }
       fmt::print("\nThe settings of one: trireme algos NAME\n");
       return 0;
     }

@@ -1,5 +1,4 @@
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -61,8 +60,7 @@ int Run(int argc, char** argv, double started_s) {
 void LimitMemory() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   rlimit limit;
-  const auto machine =
-      static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlim_t machine = trireme::MachineMemory();
   if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= machine) return;
   limit.rlim_cur = machine;
   setrlimit(RLIMIT_DATA, &limit);
@@ -82,7 +80,8 @@ int main(int argc, char** argv) {
   } catch (const trireme::Error& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "trireme: not enough memory for these settings: reduce envs, horizon or hidden\n");
+    std::fprintf(stderr,
+                 "trireme: not enough memory for these settings: reduce envs, horizon, replay or hidden\n");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trireme: unexpected failure: %s\n", error.what());
   }

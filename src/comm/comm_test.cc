@@ -1,29 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/shard_sum.h"
-#include "comm/thread_communicator.h"
+#include "comm/test_ranks.h"
 
 namespace trireme {
 namespace {
-
-// Runs `body` as every rank of a group of `size` threads.
-void RunRanks(int size, const std::function<void(Communicator&)>& body) {
-  ThreadGroup group(size);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
-      ThreadCommunicator comm(group, r);
-      body(comm);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 // Values whose sum depends on the order of addition.
 std::vector<float> AwkwardValues(int shard, std::size_t size) {
@@ -66,6 +51,20 @@ TEST_P(Ranks, ShardSumsAreBitIdenticalForAnyNumberOfWorkers) {
   }
 }
 
+TEST_P(Ranks, ReduceGivesTheRootTheSameTreeAndLeavesTheOthersAlone) {
+  RunRanks(GetParam(), [&](Communicator& comm) {
+    for (int root = 0; root < comm.size(); ++root) {
+      const std::vector<float> drawn = AwkwardValues(comm.rank(), 131);
+      std::vector<double> own(drawn.begin(), drawn.end()), all = own, reduced = own;
+      comm.AllReduceSum(std::span<double>(all));
+      const std::uint64_t before = comm.traffic().bytes;
+      comm.ReduceSum(reduced, root);
+      EXPECT_EQ(reduced, comm.rank() == root ? all : own);
+      EXPECT_EQ(comm.traffic().bytes - before, comm.rank() == root ? 0 : 131 * sizeof(double));
+    }
+  });
+}
+
 TEST_P(Ranks, BroadcastGivesEveryoneTheRootsValues) {
   RunRanks(GetParam(), [&](Communicator& comm) {
     for (int root = 0; root < comm.size(); ++root) {
@@ -84,6 +83,26 @@ TEST_P(Ranks, TrafficFollowsTheFormula) {
     EXPECT_EQ(comm.traffic().messages, 2 * others);
     EXPECT_EQ(comm.traffic().bytes, 2 * others * 4096 / static_cast<std::uint64_t>(comm.size()));
   });
+}
+
+TEST(ThreadCommunicator, AnyNumberOfRanksCanAdd) {
+  for (const int size : {3, 5, 6, 7, 12}) {
+    RunRanks(size, [&](Communicator& comm) {
+      std::vector<double> values(70, 1 << comm.rank());
+      comm.AllReduceSum(std::span<double>(values));
+      for (const double value : values) EXPECT_EQ(value, (1 << comm.size()) - 1);
+    });
+  }
+}
+
+TEST(ThreadCommunicator, WaitingIsIdleTime) {
+  for (const int size : {1, 2}) {
+    RunRanks(size, [](Communicator& comm) {
+      EXPECT_EQ(comm.traffic().idle_s, 0);
+      comm.Barrier();
+      EXPECT_EQ(comm.traffic().idle_s > 0, comm.size() > 1);
+    });
+  }
 }
 
 // Without Abort the three would wait for ever and the test would time out.

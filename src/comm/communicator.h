@@ -4,8 +4,8 @@
 // blocks until the group has taken part. Sums are associated as a binary tree over ranks, adjacent pairs
 // first:
 // ((0+1)+(2+3))+..., which is also how a worker adds its own shards (see shard_sum.h). Together they make the
-// sum over all shards independent of how many workers hold them, bit for bit; for this the group size must be
-// a power of two.
+// sum over all shards independent of how many workers hold them, bit for bit, if their number is a power of
+// two.
 //
 // When one worker fails, Abort() releases the others: their pending and later calls throw Error instead of
 // waiting for ever.
@@ -18,10 +18,18 @@
 
 namespace trireme {
 
-// What this worker has sent to others so far.
+// What taking part has cost a worker so far.
 struct Traffic {
-  std::uint64_t bytes = 0;
-  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;     // sent to others
+  std::uint64_t messages = 0;  // sent to others
+  double idle_s = 0;           // spent waiting for others
+
+  Traffic& operator+=(const Traffic& other) {
+    bytes += other.bytes;
+    messages += other.messages;
+    idle_s += other.idle_s;
+    return *this;
+  }
 };
 
 class Communicator {
@@ -34,6 +42,8 @@ class Communicator {
   virtual void Barrier() = 0;
   // values <- the root's values.
   virtual void Broadcast(std::span<double> values, int root) = 0;
+  // values <- the sum over ranks, at the root; elsewhere they stay as they are.
+  virtual void ReduceSum(std::span<double> values, int root) = 0;
   // values <- the sum over ranks, the same bits on every rank.
   virtual void AllReduceSum(std::span<float> values) = 0;
   virtual void AllReduceSum(std::span<double> values) = 0;

@@ -1,45 +1,77 @@
 #include "comm/thread_communicator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 
 #include "base/error.h"
 #include "base/simd.h"
+#include "base/system.h"
 
 namespace trireme {
 namespace {
 
-// Adds the operands of `size` ranks as a tree, element by element, and gives the result to all of them.
+// Elements [begin, end) of the operands of `size` ranks, added as a tree; take(first, count, sums) receives
+// the sums of each block.
 template <class T>
-struct TreeSumKernel {
-  [[gnu::always_inline]] static inline void Run(void* const* operands, int size, std::size_t begin,
-                                                std::size_t end) {
-    constexpr std::size_t kBlock = 64;
-    T sums[kMostRanks / 2][kBlock];
+struct TreeSum {
+  static constexpr int kMostRanks = 64;
+  static constexpr std::size_t kBlock = 64;
+
+  template <class Take>
+  TRIREME_INLINE void Blocks(void* const* operands, int size, std::size_t begin, std::size_t end,
+                             Take&& take) {
+    T sums[(kMostRanks + 1) / 2][kBlock];
+    const int pairs = (size + 1) / 2;
     for (std::size_t first = begin; first < end; first += kBlock) {
       const std::size_t count = std::min(kBlock, end - first);
-      for (int pair = 0; pair < size / 2; ++pair) {
+      for (int pair = 0; pair < pairs; ++pair) {
         const T* a = static_cast<const T*>(operands[2 * pair]) + first;
+        if (2 * pair + 1 == size) {  // the last of an odd number
+          for (std::size_t i = 0; i < count; ++i) sums[pair][i] = a[i];
+          continue;
+        }
         const T* b = static_cast<const T*>(operands[2 * pair + 1]) + first;
         for (std::size_t i = 0; i < count; ++i) sums[pair][i] = a[i] + b[i];
       }
-      for (int stride = 1; stride < size / 2; stride *= 2) {
-        for (int pair = 0; pair < size / 2; pair += 2 * stride) {
+      for (int stride = 1; stride < pairs; stride *= 2) {
+        for (int pair = 0; pair + stride < pairs; pair += 2 * stride) {
           for (std::size_t i = 0; i < count; ++i) sums[pair][i] += sums[pair + stride][i];
         }
       }
-      for (int r = 0; r < size; ++r) std::copy_n(sums[0], count, static_cast<T*>(operands[r]) + first);
+      take(first, count, sums[0]);
     }
   }
-  static constexpr int kMostRanks = 64;
+};
+
+template <class T>
+struct SumToAll {
+  TRIREME_INLINE void Run(void* const* operands, int size, std::size_t begin, std::size_t end) {
+    TreeSum<T>::Blocks(operands, size, begin, end, [&](std::size_t first, std::size_t count, const T* sums) {
+      for (int r = 0; r < size; ++r) std::copy_n(sums, count, static_cast<T*>(operands[r]) + first);
+    });
+  }
+};
+
+struct SumToOne {
+  TRIREME_INLINE void Run(void* const* operands, int size, double* to, std::size_t n) {
+    TreeSum<double>::Blocks(operands, size, 0, n,
+                            [&](std::size_t first, std::size_t count, const double* sums) {
+                              std::copy_n(sums, count, to + first);
+                            });
+  }
 };
 
 }  // namespace
 
 ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size) {
-  CHECK(size > 0 && size <= TreeSumKernel<float>::kMostRanks &&
-        std::has_single_bit(static_cast<unsigned>(size)));
+  CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
+}
+
+void ThreadCommunicator::Barrier() {
+  if (size() == 1) return;
+  const double arrived_s = MonotonicSeconds();
+  group_.barrier_.Wait();
+  traffic_.idle_s += MonotonicSeconds() - arrived_s;
 }
 
 void ThreadCommunicator::Broadcast(std::span<double> values, int root) {
@@ -55,6 +87,18 @@ void ThreadCommunicator::Broadcast(std::span<double> values, int root) {
   }
 }
 
+// As messages: every other rank sends its operand to the root.
+void ThreadCommunicator::ReduceSum(std::span<double> values, int root) {
+  if (size() == 1) return;
+  group_.published_[rank_] = values.data();
+  Barrier();
+  if (rank_ == root) SimdCall<SumToOne>(group_.published_.data(), size(), values.data(), values.size());
+  Barrier();
+  if (rank_ == root) return;
+  traffic_.bytes += values.size_bytes();
+  traffic_.messages += 1;
+}
+
 // Reduce-scatter and allgather in one: rank r adds slice r of everyone's operand and writes the sum back to
 // everyone, so each element is added once in the group and nothing is copied. The first barrier says that all
 // operands are ready, the second that all slices are done.
@@ -66,7 +110,7 @@ void ThreadCommunicator::ReduceSlices(std::span<T> values) {
   const auto slice_start = [&](int r) { return std::min(values.size(), lines * r / size() * per_line); };
   group_.published_[rank_] = values.data();
   Barrier();
-  SimdCall<TreeSumKernel<T>>(group_.published_.data(), size(), slice_start(rank_), slice_start(rank_ + 1));
+  SimdCall<SumToAll<T>>(group_.published_.data(), size(), slice_start(rank_), slice_start(rank_ + 1));
   Barrier();
   // As messages: one slice to each other rank before the sum, one after it.
   const std::uint64_t others = size() - 1;

@@ -12,7 +12,6 @@ namespace trireme {
 // What the threads of a group share. Create one, then one ThreadCommunicator per thread. Must outlive them.
 class ThreadGroup {
  public:
-  // Requires a power of two.
   explicit ThreadGroup(int size);
 
   int size() const { return static_cast<int>(published_.size()); }
@@ -30,8 +29,9 @@ class ThreadCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return group_.size(); }
-  void Barrier() override { group_.barrier_.Wait(); }
+  void Barrier() override;
   void Broadcast(std::span<double> values, int root) override;
+  void ReduceSum(std::span<double> values, int root) override;
   void AllReduceSum(std::span<float> values) override { ReduceSlices(values); }
   void AllReduceSum(std::span<double> values) override { ReduceSlices(values); }
   Traffic traffic() const override { return traffic_; }

@@ -42,6 +42,15 @@ std::string FormatCount(double count) {
   return fmt::format("{:.{}f}{}", count, std::abs(count) < 99.95 ? 1 : 0, kSuffix[i]);
 }
 
+std::string FormatBytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnit = {"kB", "MB", "GB", "TB", "PB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  auto value = static_cast<double>(bytes) / 1000;
+  std::size_t i = 0;
+  for (; value >= 999.95 && i + 1 < kUnit.size(); ++i) value /= 1000;
+  return fmt::format("{:.1f} {}", value, kUnit[i]);
+}
+
 std::string FormatDuration(double seconds) {
   if (!(seconds >= 0) || !std::isfinite(seconds)) return "?";
   if (seconds < 0.95) return fmt::format("{:.1f}s", seconds);

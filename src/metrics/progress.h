@@ -12,6 +12,9 @@ namespace trireme {
 // Three significant digits at most, with k, M, G or T: "999", "1.2k", "412k", "5.0M"; "?" when not finite.
 std::string FormatCount(double count);
 
+// "512 B", "1.2 MB", "3.0 GB"; powers of 1000.
+std::string FormatBytes(std::uint64_t bytes);
+
 // "0.4s", "9s", "1m05s", "2h03m", "3d04h"; "?" when negative or not finite.
 std::string FormatDuration(double seconds);
 

@@ -178,5 +178,15 @@ TEST(ProgressPrinter, FailingOutputDoesNotEndTheRun) {
   ::close(full);
 }
 
+TEST(FormatBytes, PicksTheUnit) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(999), "999 B");
+  EXPECT_EQ(FormatBytes(1000), "1.0 kB");
+  EXPECT_EQ(FormatBytes(999'949), "999.9 kB");
+  EXPECT_EQ(FormatBytes(999'951), "1.0 MB");
+  EXPECT_EQ(FormatBytes(44'000'000), "44.0 MB");
+  EXPECT_EQ(FormatBytes(~std::uint64_t{0}), "18446.7 PB");
+}
+
 }  // namespace
 }  // namespace trireme

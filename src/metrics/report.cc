@@ -67,6 +67,16 @@ std::string WithSeparators(std::uint64_t number) {
   return out;
 }
 
+// "0: 120, 1: 80, 3: 2"
+std::string StalenessText(const std::vector<std::uint64_t>& histogram) {
+  std::string text;
+  for (std::size_t age = 0; age < histogram.size(); ++age) {
+    if (histogram[age] == 0) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", age, histogram[age]);
+  }
+  return text;
+}
+
 std::string Verdict(const RunFacts& facts) {
   if (!facts.target) return "";
   const std::string target = fmt::format("Target {:g}", *facts.target);
@@ -108,6 +118,18 @@ std::string FactsTable(const RunFacts& facts) {
   }
   rows.emplace_back("Bytes sent", WithSeparators(facts.bytes_sent));
   rows.emplace_back("Messages sent", WithSeparators(facts.messages_sent));
+  rows.emplace_back("Memory for experience", FormatBytes(facts.experience_bytes));
+  for (std::size_t i = 0; i < facts.per_worker.size(); ++i) {
+    const WorkerFacts& worker = facts.per_worker[i];
+    rows.emplace_back(fmt::format("Worker {}", i),
+                      fmt::format("{} steps, busy {}, idle {}", WithSeparators(worker.steps),
+                                  Seconds(worker.busy_s), Seconds(worker.idle_s)));
+  }
+  if (!facts.staleness.empty()) {
+    rows.emplace_back(
+        "Staleness", fmt::format("mean {:.2f}, most {}; gradients by age in versions: {}",
+                                 facts.staleness_mean, facts.staleness_most, StalenessText(facts.staleness)));
+  }
   rows.emplace_back("Parameters, SHA-256", facts.params_sha256);
   std::string table = "<div class=\"card\"><table>\n";
   for (const auto& [name, value] : rows) {

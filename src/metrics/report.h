@@ -13,6 +13,14 @@
 
 namespace trireme {
 
+// How one worker spent its time (since the number of workers changed last). Its own rate is steps / busy_s:
+// what it would reach if it never had to wait for others.
+struct WorkerFacts {
+  std::int64_t steps = 0;  // of its own environments
+  double busy_s = 0;
+  double idle_s = 0;  // waiting for others
+};
+
 // The result of a run, the same figures as the last line of --json. NaN: not measured.
 struct RunFacts {
   std::string env;
@@ -34,6 +42,13 @@ struct RunFacts {
   std::string params_sha256;
   std::uint64_t bytes_sent = 0;
   std::uint64_t messages_sent = 0;
+  std::uint64_t experience_bytes = 0;  // memory for rollouts and replay
+  std::vector<WorkerFacts> per_worker = {};
+  // Asynchronous runs: how many gradients were 0, 1, 2, ... versions old when they were applied; the last
+  // counts all that were older. Empty otherwise.
+  std::vector<std::uint64_t> staleness = {};
+  double staleness_mean = 0;
+  std::uint64_t staleness_most = 0;
 };
 
 struct RunReport {

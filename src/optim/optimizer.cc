@@ -39,8 +39,8 @@ struct ScaledKernel {
   }
 };
 
-// The bias corrections of both moments are folded into `rate` and `eps`, which leaves one square root and one
-// division per element. `shrink` is AdamW's factor, `decay` Adam's L2 term; the other one is neutral.
+// The bias corrections of both moments are folded into `rate` and `eps`. `shrink` is AdamW's factor, `decay`
+// Adam's L2 term; the other one is neutral.
 struct AdamKernel {
   [[gnu::always_inline]] static inline void Run(float* __restrict p, const float* __restrict g,
                                                 float* __restrict m, float* __restrict v, std::size_t n,
@@ -65,138 +65,108 @@ struct FlushKernel {
   }
 };
 
-class Sgd final : public Optimizer {
- public:
-  Sgd(const OptimizerSettings& settings, std::size_t size)
-      : Optimizer(settings.kind, size, 0), decay_(static_cast<float>(settings.weight_decay)) {}
-
-  void Step(std::span<float> params, std::span<const float> gradient, float learning_rate) override {
-    BeginStep(params.size(), gradient.size());
-    SimdCall<SgdKernel>(params.data(), gradient.data(), size_, learning_rate, decay_);
-  }
-
- private:
-  const float decay_;
-};
-
-class Momentum final : public Optimizer {
- public:
-  Momentum(const OptimizerSettings& settings, std::size_t size)
-      : Optimizer(settings.kind, size, 1),
-        momentum_(static_cast<float>(settings.momentum)),
-        decay_(static_cast<float>(settings.weight_decay)) {}
-
-  void Step(std::span<float> params, std::span<const float> gradient, float learning_rate) override {
-    BeginStep(params.size(), gradient.size());
-    SimdCall<MomentumKernel>(params.data(), gradient.data(), moments_[0].data(), size_, learning_rate,
-                             momentum_, decay_);
-  }
-
- private:
-  const float momentum_, decay_;
-};
-
-class Scaled final : public Optimizer {
- public:
-  Scaled(const OptimizerSettings& settings, std::size_t size, double keep, double add)
-      : Optimizer(settings.kind, size, 1),
-        keep_(static_cast<float>(keep)),
-        add_(static_cast<float>(add)),
-        eps_(static_cast<float>(settings.eps)),
-        decay_(static_cast<float>(settings.weight_decay)) {}
-
-  void Step(std::span<float> params, std::span<const float> gradient, float learning_rate) override {
-    BeginStep(params.size(), gradient.size());
-    SimdCall<ScaledKernel>(params.data(), gradient.data(), moments_[0].data(), size_, learning_rate, keep_,
-                           add_, eps_, decay_);
-  }
-
- private:
-  const float keep_, add_, eps_, decay_;
-};
-
-class Adam final : public Optimizer {
- public:
-  Adam(const OptimizerSettings& settings, std::size_t size)
-      : Optimizer(settings.kind, size, 2), settings_(settings) {}
-
-  void Step(std::span<float> params, std::span<const float> gradient, float learning_rate) override {
-    BeginStep(params.size(), gradient.size());
-    const auto t = static_cast<double>(steps_);
-    const double correction1 = 1 - std::pow(settings_.beta1, t);
-    const double root2 = std::sqrt(1 - std::pow(settings_.beta2, t));
-    const bool decoupled = kind_ == OptimizerKind::kAdamw;
-    SimdCall<AdamKernel>(params.data(), gradient.data(), moments_[0].data(), moments_[1].data(), size_,
-                         static_cast<float>(learning_rate * root2 / correction1),
-                         static_cast<float>(settings_.beta1), static_cast<float>(settings_.beta2),
-                         static_cast<float>(1 - settings_.beta1), static_cast<float>(1 - settings_.beta2),
-                         static_cast<float>(settings_.eps * root2),
-                         decoupled ? 0.0f : static_cast<float>(settings_.weight_decay),
-                         decoupled ? static_cast<float>(1 - learning_rate * settings_.weight_decay) : 1.0f);
-  }
-
- private:
-  const OptimizerSettings settings_;
-};
-
-std::string_view NameOf(OptimizerKind kind) {
-  for (const auto& row : kOptimizerNames) {
-    if (row.value == kind) return row.name;
-  }
-  CHECK(false);
-}
-
 std::string MomentName(const std::string& scope, std::size_t i) {
   return fmt::format("{}/moment{}", scope, i);
 }
 
 }  // namespace
 
-Optimizer::Optimizer(OptimizerKind kind, std::size_t size, std::size_t moments) : kind_(kind), size_(size) {
-  for (std::size_t i = 0; i < moments; ++i) moments_.emplace_back(size);
+std::string_view OptimizerName(OptimizerKind kind) {
+  for (const auto& row : kOptimizerNames) {
+    if (row.value == kind) return row.name;
+  }
+  CHECK(false);
 }
 
-void Optimizer::BeginStep(std::size_t params, std::size_t gradient) {
-  CHECK(params == size_ && gradient == size_);
-  ++steps_;
-  if (steps_ % kFlushInterval != 0) return;
-  for (auto& moment : moments_) SimdCall<FlushKernel>(moment.data(), size_);
+void CheckOptimizerKind(OptimizerKind kind, std::string_view saved) {
+  if (saved == OptimizerName(kind)) return;
+  Fail("the saved state was made by the optimizer '{}', but this run uses '{}'", saved, OptimizerName(kind));
+}
+
+std::size_t OptimizerRule::moments() const {
+  switch (settings_.kind) {
+    case OptimizerKind::kSgd:
+      return 0;
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kRmsprop:
+      return 1;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamw:
+      return 2;
+  }
+  CHECK(false);
+}
+
+// root2 / correction1 scales the step, root2 the eps: one square root and one division per element are left.
+OptimizerRule::Step OptimizerRule::At(std::int64_t t) const {
+  if (moments() < 2) return {.t = t};
+  return {.t = t,
+          .correction1 = 1 - std::pow(settings_.beta1, static_cast<double>(t)),
+          .root2 = std::sqrt(1 - std::pow(settings_.beta2, static_cast<double>(t)))};
+}
+
+void OptimizerRule::Apply(const Step& step, float learning_rate, float* params, const float* gradient,
+                          float* const* moments, std::size_t n) const {
+  if (step.t % kFlushInterval == 0) {
+    for (std::size_t i = 0; i < this->moments(); ++i) SimdCall<FlushKernel>(moments[i], n);
+  }
+  const auto decay = static_cast<float>(settings_.weight_decay);
+  const auto eps = static_cast<float>(settings_.eps);
+  switch (settings_.kind) {
+    case OptimizerKind::kSgd:
+      return SimdCall<SgdKernel>(params, gradient, n, learning_rate, decay);
+    case OptimizerKind::kMomentum:
+      return SimdCall<MomentumKernel>(params, gradient, moments[0], n, learning_rate,
+                                      static_cast<float>(settings_.momentum), decay);
+    case OptimizerKind::kAdagrad:
+      return SimdCall<ScaledKernel>(params, gradient, moments[0], n, learning_rate, 1.0f, 1.0f, eps, decay);
+    case OptimizerKind::kRmsprop:
+      return SimdCall<ScaledKernel>(params, gradient, moments[0], n, learning_rate,
+                                    static_cast<float>(settings_.rms_alpha),
+                                    static_cast<float>(1 - settings_.rms_alpha), eps, decay);
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamw:
+      break;
+  }
+  const bool decoupled = settings_.kind == OptimizerKind::kAdamw;
+  SimdCall<AdamKernel>(params, gradient, moments[0], moments[1], n,
+                       static_cast<float>(learning_rate * step.root2 / step.correction1),
+                       static_cast<float>(settings_.beta1), static_cast<float>(settings_.beta2),
+                       static_cast<float>(1 - settings_.beta1), static_cast<float>(1 - settings_.beta2),
+                       static_cast<float>(settings_.eps * step.root2), decoupled ? 0.0f : decay,
+                       decoupled ? static_cast<float>(1 - learning_rate * settings_.weight_decay) : 1.0f);
+}
+
+Optimizer::Optimizer(const OptimizerSettings& settings, std::size_t size) : rule_(settings), size_(size) {
+  for (std::size_t i = 0; i < rule_.moments(); ++i) moments_.emplace_back(size);
+}
+
+void Optimizer::Step(std::span<float> params, std::span<const float> gradient, float learning_rate,
+                     const RateRange& special) {
+  CHECK(params.size() == size_ && gradient.size() == size_);
+  const OptimizerRule::Step step = rule_.At(++steps_);
+  ForEachRate(0, size_, learning_rate, special, [&](std::size_t begin, std::size_t end, float rate) {
+    float* moments[OptimizerRule::kMostMoments] = {};
+    for (std::size_t i = 0; i < moments_.size(); ++i) moments[i] = moments_[i].data() + begin;
+    rule_.Apply(step, rate, params.data() + begin, gradient.data() + begin, moments, end - begin);
+  });
 }
 
 void Optimizer::Save(StateWriter& writer, const std::string& scope) const {
-  writer.PutText(scope + "/kind", NameOf(kind_));
+  writer.PutText(scope + "/kind", OptimizerName(rule_.kind()));
   writer.PutValue<std::int64_t>(scope + "/steps", steps_);
   for (std::size_t i = 0; i < moments_.size(); ++i)
     writer.Put<float>(MomentName(scope, i), moments_[i].span());
 }
 
 void Optimizer::Load(const StateReader& reader, const std::string& scope) {
-  const std::string& saved = reader.GetText(scope + "/kind");
-  if (saved != NameOf(kind_)) {
-    Fail("the saved state was made by the optimizer '{}', but this run uses '{}'", saved, NameOf(kind_));
-  }
+  CheckOptimizerKind(rule_.kind(), reader.GetText(scope + "/kind"));
   const auto steps = reader.GetValue<std::int64_t>(scope + "/steps");
   if (steps < 0) Fail("the saved optimizer state is damaged: it counts {} steps", steps);
   steps_ = steps;
   for (std::size_t i = 0; i < moments_.size(); ++i)
     reader.Get<float>(MomentName(scope, i), moments_[i].span());
-}
-
-std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSettings& settings, std::size_t size) {
-  switch (settings.kind) {
-    case OptimizerKind::kSgd:
-      return std::make_unique<Sgd>(settings, size);
-    case OptimizerKind::kMomentum:
-      return std::make_unique<Momentum>(settings, size);
-    case OptimizerKind::kAdagrad:
-      return std::make_unique<Scaled>(settings, size, 1.0, 1.0);
-    case OptimizerKind::kRmsprop:
-      return std::make_unique<Scaled>(settings, size, settings.rms_alpha, 1 - settings.rms_alpha);
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamw:
-      return std::make_unique<Adam>(settings, size);
-  }
-  CHECK(false);
 }
 
 }  // namespace trireme

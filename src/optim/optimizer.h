@@ -14,14 +14,15 @@
 // Each element is computed on its own with correctly rounded operations, so the result is the same bit for
 // bit on every instruction set and however the parameters are cut into slices with an optimizer each.
 //
-// An Optimizer belongs to one thread at a time. Step neither allocates nor throws.
+// An Optimizer belongs to one thread at a time. Steps neither allocate nor throw.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/aligned.h"
@@ -58,34 +59,77 @@ struct OptimizerSettings {
   }
 };
 
+// A part of the parameters, [begin, end), with a step size of its own.
+struct RateRange {
+  std::size_t begin = 0, end = 0;
+  float learning_rate = 0;
+};
+
+// The rule alone, without memory: the caller holds parameters, moments and the count of steps, and may apply
+// it slice by slice. Immutable.
+class OptimizerRule {
+ public:
+  explicit OptimizerRule(const OptimizerSettings& settings) : settings_(settings) {}
+
+  OptimizerKind kind() const { return settings_.kind; }
+  // Floats of memory per parameter.
+  std::size_t moments() const;
+  static constexpr std::size_t kMostMoments = 2;
+
+  // What depends on the number of the step alone.
+  struct Step {
+    std::int64_t t = 1;
+    double correction1 = 1, root2 = 1;  // Adam's bias corrections, see optimizer.cc
+  };
+  // Requires t >= 1.
+  Step At(std::int64_t t) const;
+
+  // Updates n parameters in place, and their moments: moments() arrays of n.
+  void Apply(const Step& step, float learning_rate, float* params, const float* gradient,
+             float* const* moments, std::size_t n) const;
+
+ private:
+  OptimizerSettings settings_;
+};
+
+// A rule with its memory.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  Optimizer(const OptimizerSettings& settings, std::size_t size);
 
   // One update of `params` in place. Both spans must have the size the optimizer was made for and must not
-  // overlap. The learning rate is given each time, so that schedules live elsewhere.
-  virtual void Step(std::span<float> params, std::span<const float> gradient, float learning_rate) = 0;
+  // overlap. The learning rate is given each time, so that schedules live elsewhere; parameters in `special`
+  // have theirs.
+  void Step(std::span<float> params, std::span<const float> gradient, float learning_rate,
+            const RateRange& special = {});
 
   // Everything a later Step depends on, in sections below `scope`. A loaded optimizer continues bit for bit.
   void Save(StateWriter& writer, const std::string& scope) const;
   // Throws Error when the saved state is of another optimizer or size.
   void Load(const StateReader& reader, const std::string& scope);
 
-  OptimizerKind kind() const { return kind_; }
   std::size_t size() const { return size_; }
 
- protected:
-  Optimizer(OptimizerKind kind, std::size_t size, std::size_t moments);
-
-  // Checks the sizes given to Step, counts it, and now and then clears moments that have all but vanished.
-  void BeginStep(std::size_t params, std::size_t gradient);
-
-  const OptimizerKind kind_;
-  const std::size_t size_;
+ private:
+  OptimizerRule rule_;
+  std::size_t size_;
   std::int64_t steps_ = 0;                     // updates made so far
   std::vector<AlignedBuffer<float>> moments_;  // per-parameter memory, zero at first
 };
 
-std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSettings& settings, std::size_t size);
+// Throws Error unless `saved` is the name of `kind`: state of one optimizer means nothing to another.
+void CheckOptimizerKind(OptimizerKind kind, std::string_view saved);
+std::string_view OptimizerName(OptimizerKind kind);
+
+// Calls apply(begin, end, learning_rate) for the up to three parts of [begin, end) that share a rate.
+template <class Apply>
+void ForEachRate(std::size_t begin, std::size_t end, float learning_rate, const RateRange& special,
+                 Apply&& apply) {
+  const std::size_t first = std::clamp(special.begin, begin, end);
+  const std::size_t last = std::clamp(special.end, first, end);
+  if (begin < first) apply(begin, first, learning_rate);
+  if (first < last) apply(first, last, special.learning_rate);
+  if (last < end) apply(last, end, learning_rate);
+}
 
 }  // namespace trireme

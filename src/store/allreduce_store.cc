@@ -12,11 +12,13 @@ namespace {
 class AllReduceStore final : public ParameterStore {
  public:
   AllReduceStore(Communicator& comm, const OptimizerSettings& optimizer, std::span<const float> initial)
-      : comm_(comm), params_(initial.size()), optimizer_(MakeOptimizer(optimizer, initial.size())) {
+      : comm_(comm), params_(initial.size()), optimizer_(optimizer, initial.size()) {
     std::copy(initial.begin(), initial.end(), params_.begin());
   }
 
   std::span<const float> Pull() override { return params_.span(); }
+  std::span<const float> params() const override { return params_.span(); }
+  void Refresh() override {}
 
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     CHECK(gradient.size() >= params_.size());
@@ -24,26 +26,29 @@ class AllReduceStore final : public ParameterStore {
     const std::span<float> of_params = gradient.first(params_.size());
     const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
                                                : std::sqrt(SquaredNorm(of_params));
-    if (std::isfinite(norm)) optimizer_->Step(params_.span(), of_params, rule.learning_rate);
+    if (std::isfinite(norm)) optimizer_.Step(params_.span(), of_params, rule.learning_rate, rule.special);
     return norm;
   }
 
   void Share(std::span<double> values) override { comm_.AllReduceSum(values); }
 
+  Traffic traffic() const override { return {}; }
+  Staleness staleness() const override { return {}; }
+
   void Save(StateWriter& out) const override {
     out.Put<float>("params", params_.span());
-    optimizer_->Save(out, "optimizer");
+    optimizer_.Save(out, "optimizer");
   }
 
   void Load(const StateReader& in) override {
     in.Get<float>("params", params_.span());
-    optimizer_->Load(in, "optimizer");
+    optimizer_.Load(in, "optimizer");
   }
 
  private:
   Communicator& comm_;
   AlignedBuffer<float> params_;
-  std::unique_ptr<Optimizer> optimizer_;
+  Optimizer optimizer_;
 };
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/thread_communicator.h"
+#include "comm/test_ranks.h"
 #include "store/parameter_store.h"
 
 namespace trireme {
@@ -16,18 +14,6 @@ namespace {
 constexpr std::size_t kParams = 37;
 constexpr std::size_t kStats = 3;
 constexpr UpdateRule kPlain{.learning_rate = 0.01f, .max_grad_norm = 0};
-
-void RunRanks(int size, const std::function<void(Communicator&)>& body) {
-  ThreadGroup group(size);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
-      ThreadCommunicator comm(group, r);
-      body(comm);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 std::vector<float> Draw(std::uint32_t entity, std::uint64_t step, std::size_t size) {
   RandomStream random(21, Purpose::kTest, entity, step);

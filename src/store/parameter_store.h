@@ -4,9 +4,14 @@
 // between, and whether others take part, is the store's business; a store knows nothing of policies, rewards
 // or layers.
 //
+// Two families. In a synchronous store the workers move in step: a push waits for all and every worker sees
+// the same parameters. In an asynchronous store a worker moves on its own: its push is applied at once, to
+// parameters that others may have changed since its pull.
+//
 // Thread safety: a store belongs to one worker. Pull, Push and Share may block on the other workers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,33 +27,53 @@ namespace trireme {
 struct UpdateRule {
   float learning_rate = 0;
   double max_grad_norm = 0;  // 0: no clipping
+  RateRange special = {};    // parameters with a rate of their own
+};
+
+// How old the parameters were that gradients were computed with: the number of updates by others between a
+// worker's pull and its push.
+struct Staleness {
+  static constexpr std::size_t kBuckets = 32;       // 0, 1, ..., 30, and 31 or more
+  std::array<std::uint64_t, kBuckets> pushes = {};  // by staleness
+  std::uint64_t sum = 0, most = 0;
+
+  void Add(std::uint64_t versions);
+  Staleness& operator+=(const Staleness& other);
+  std::uint64_t count() const;
+  double mean() const;  // 0 when there was no push
 };
 
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
 
-  // The current parameters. The view is valid until the next Pull or Push.
+  // Brings the parameters up to date. The view is valid until the next Pull, Push or Refresh.
   virtual std::span<const float> Pull() = 0;
-
+  // The parameters as this worker saw them last: after its last Pull, or as its last Push left them.
+  virtual std::span<const float> params() const = 0;
   // Hands over this worker's gradient sum. `gradient` may be longer than the parameters: the floats behind
   // them are statistics that travel along. On return `gradient` holds the sums over all workers that took
   // part, and the parameters have been updated. Returns the gradient's norm before clipping; a norm that is
   // not finite means that the parameters were left as they were.
   virtual double Push(std::span<float> gradient, const UpdateRule& rule) = 0;
 
-  // values <- their sum over all workers that move in step (in a store without common steps: left as they
-  // are).
+  // values <- their sum over all workers that move in step (in an asynchronous store: left as they are).
   virtual void Share(std::span<double> values) = 0;
+  // params() <- the newest parameters, outside the course of training (for evaluations).
+  virtual void Refresh() = 0;
+
+  // What its pulls and pushes have cost beyond what its communicator counts, and how stale they were.
+  virtual Traffic traffic() const = 0;
+  virtual Staleness staleness() const = 0;
 
   // Parameters and optimizer, for checkpoints.
   virtual void Save(StateWriter& out) const = 0;
   virtual void Load(const StateReader& in) = 0;
 };
 
-// Every worker holds a replica; gradients are summed over all workers and each applies the same update. With
-// a group of one this is the `local` store. `initial` are the parameters to start from, the same on all
-// workers.
+// Synchronous. Every worker holds a replica; gradients are summed over all workers and each applies the same
+// update. With a group of one this is the `local` store. `initial` are the parameters to start from, the same
+// on all workers.
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
                                                    std::span<const float> initial);
 

@@ -39,8 +39,9 @@ void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
     report.evaluation.low.push_back(report.evaluation.y[i] - spread.y[i]);
     report.evaluation.high.push_back(report.evaluation.y[i] + spread.y[i]);
   }
-  for (const char* name : {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
-                           "learning_rate", "grad_norm", "explained_variance", "steps_per_s"}) {
+  for (const char* name :
+       {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "q_loss", "q_value", "td_error",
+        "epsilon", "learning_rate", "grad_norm", "explained_variance", "steps_per_s"}) {
     PlotSeries series = Curve(rows, name);
     if (series.x.empty()) continue;
     series.name.clear();
@@ -54,25 +55,40 @@ std::string ResultJson(const RunFacts& facts) {
   const auto optional = [](const auto& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
   };
-  const nlohmann::ordered_json json = {{"env", facts.env},
-                                       {"algo", facts.algo},
-                                       {"store", facts.store},
-                                       {"workers", facts.workers},
-                                       {"seed", facts.seed},
-                                       {"steps", facts.steps},
-                                       {"wall_s", Number(facts.wall_s)},
-                                       {"cpu_s", Number(facts.cpu_s)},
-                                       {"steps_per_s", Number(facts.steps_per_s)},
-                                       {"eval_return_mean", Number(facts.eval_return_mean)},
-                                       {"eval_return_std", Number(facts.eval_return_std)},
-                                       {"eval_episodes", facts.eval_episodes},
-                                       {"target", optional(facts.target)},
-                                       {"reached_target", facts.reached_target},
-                                       {"time_to_target_s", optional(facts.time_to_target_s)},
-                                       {"steps_to_target", optional(facts.steps_to_target)},
-                                       {"params_sha256", facts.params_sha256},
-                                       {"bytes_sent", facts.bytes_sent},
-                                       {"messages_sent", facts.messages_sent}};
+  nlohmann::ordered_json json = {{"env", facts.env},
+                                 {"algo", facts.algo},
+                                 {"store", facts.store},
+                                 {"workers", facts.workers},
+                                 {"seed", facts.seed},
+                                 {"steps", facts.steps},
+                                 {"wall_s", Number(facts.wall_s)},
+                                 {"cpu_s", Number(facts.cpu_s)},
+                                 {"steps_per_s", Number(facts.steps_per_s)},
+                                 {"eval_return_mean", Number(facts.eval_return_mean)},
+                                 {"eval_return_std", Number(facts.eval_return_std)},
+                                 {"eval_episodes", facts.eval_episodes},
+                                 {"target", optional(facts.target)},
+                                 {"reached_target", facts.reached_target},
+                                 {"time_to_target_s", optional(facts.time_to_target_s)},
+                                 {"steps_to_target", optional(facts.steps_to_target)},
+                                 {"params_sha256", facts.params_sha256},
+                                 {"bytes_sent", facts.bytes_sent},
+                                 {"messages_sent", facts.messages_sent},
+                                 {"experience_bytes", facts.experience_bytes}};
+  double idle_s = 0;
+  auto workers = nlohmann::ordered_json::array();
+  for (const WorkerFacts& worker : facts.per_worker) {
+    idle_s += worker.idle_s;
+    workers.push_back(
+        {{"steps", worker.steps}, {"busy_s", Number(worker.busy_s)}, {"idle_s", Number(worker.idle_s)}});
+  }
+  json["idle_s"] = Number(idle_s);
+  json["per_worker"] = std::move(workers);
+  if (!facts.staleness.empty()) {
+    json["staleness_mean"] = Number(facts.staleness_mean);
+    json["staleness_max"] = facts.staleness_most;
+    json["staleness_histogram"] = facts.staleness;
+  }
   return json.dump();
 }
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "algo/algorithm.h"
 #include "base/state.h"
+#include "metrics/report.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
 
@@ -26,6 +28,7 @@ struct RunProgress {
   double time_to_target_s = 0;
   std::int64_t steps_to_target = -1;
   std::uint64_t metrics_offset = 0;
+  std::vector<WorkerFacts> per_worker = {};  // empty after a change of the number of workers
 
   // A resumed run may have been given another target: its last evaluation is then judged anew.
   void AimAt(double new_target) {
@@ -54,13 +57,20 @@ struct RunProgress {
   }
 };
 
-// Adds everything but the shards' own state, which Algorithm::SaveShards writes.
+// The state of one worker: its shards, and with workers that move on their own also its store and what its
+// algorithm holds. In a checkpoint its sections come behind WorkerPrefix().
+void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
+                     StateWriter& out);
+std::string WorkerPrefix(const RunConfig& run, int rank);
+
+// Adds the rest: what the run is, its progress, and what workers that move in step hold alike.
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, StateWriter& out);
 
-// Restores a run from a checkpoint of `folder`. Throws Error when it was made with another environment,
-// algorithm, seed, number of shards or network, and says which.
+// Restores worker `rank` of a run from a checkpoint of `folder`. Throws Error when it was made with another
+// environment, algorithm, seed, number of shards, network or kind of store, and says which.
 void LoadRunState(const StateReader& checkpoint, const RunFolder& folder, const RunConfig& run,
-                  const Network& network, RunProgress& progress, ParameterStore& store, Algorithm& algorithm);
+                  const Network& network, int rank, RunProgress& progress, ParameterStore& store,
+                  Algorithm& algorithm);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -28,7 +29,8 @@ std::string ParamsSha256(std::span<const float> params) {
   return Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-RunFacts MakeFacts(const RunConfig& run, const RunProgress& progress, std::string params_sha256) {
+RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std::string params_sha256) {
+  const RunConfig& run = settings.run;
   RunFacts facts;
   facts.env = run.env;
   facts.algo = run.algo;
@@ -51,7 +53,22 @@ RunFacts MakeFacts(const RunConfig& run, const RunProgress& progress, std::strin
   facts.params_sha256 = std::move(params_sha256);
   facts.bytes_sent = progress.bytes;
   facts.messages_sent = progress.messages;
+  facts.experience_bytes = settings.ExperienceBytes();
   return facts;
+}
+
+void AddAccounts(const WorkerGroup& group, RunFacts& facts) {
+  Staleness staleness;
+  for (const WorkerAccount& account : group.accounts) {
+    facts.per_worker.push_back(account.facts);
+    staleness += account.staleness;
+  }
+  if (!group.shared) return;
+  const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
+                                [](std::uint64_t count) { return count > 0; });
+  facts.staleness.assign(staleness.pushes.begin(), end.base());
+  facts.staleness_mean = staleness.mean();
+  facts.staleness_most = staleness.most;
 }
 
 }  // namespace
@@ -62,7 +79,7 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  WorkerGroup group(settings.run.workers);
+  WorkerGroup group(settings.run, settings.algorithm->optimizer(), initial);
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
 
@@ -79,7 +96,7 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
       errors[rank] = std::current_exception();
       int none = -1;
       failed_rank.compare_exchange_strong(none, rank);
-      ThreadCommunicator(group.threads, rank).Abort();
+      group.Abort();
     }
   };
   std::vector<std::thread> others;
@@ -87,15 +104,16 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
     for (int rank = 1; rank < settings.run.workers; ++rank) others.emplace_back(body, rank);
     body(0);
   } catch (const std::system_error& error) {
-    ThreadCommunicator(group.threads, 0).Abort();
+    group.Abort();
     for (std::thread& thread : others) thread.join();
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
   for (std::thread& thread : others) thread.join();
   if (failed_rank >= 0) std::rethrow_exception(errors[failed_rank]);
 
-  TrainResult result{MakeFacts(settings.run, first->progress(), ParamsSha256(first->params())),
+  TrainResult result{MakeFacts(settings, first->progress(), ParamsSha256(first->params())),
                      first->interrupted()};
+  AddAccounts(group, result.facts);
   first.reset();  // ends the progress line
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
   WriteRunReport(folder, result.facts);
@@ -106,24 +124,28 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int e
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   if (!checkpoint) Fail("{} holds no checkpoint yet: nothing to evaluate", folder.path().string());
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
-  ThreadGroup group(1);
-  ThreadCommunicator comm(group, 0);
-  const auto store =
-      MakeAllReduceStore(comm, settings.algorithm->optimizer(), std::vector<float>(network.param_count()));
+  RunConfig run = settings.run;
+  if (!run.asynchronous()) run.workers = 1;
+  WorkerGroup group(run, settings.algorithm->optimizer(), std::vector<float>(network.param_count()));
+  ThreadGroup alone(1);
+  ThreadCommunicator comm(alone, 0);
+  const auto store = group.shared ? MakeSharedStore(*group.shared, 0, nullptr)
+                                  : MakeAllReduceStore(comm, settings.algorithm->optimizer(),
+                                                       std::vector<float>(network.param_count()));
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .network = network,
                                                    .store = *store,
-                                                   .seed = settings.run.seed,
-                                                   .shards = settings.run.shards,
+                                                   .seed = run.seed,
+                                                   .shards = run.shards,
                                                    .first_shard = 0,
-                                                   .own_shards = settings.run.shards});
+                                                   .own_shards = run.shards});
   RunProgress progress;
-  LoadRunState(*checkpoint, folder, settings.run, network, progress, *store, *algorithm);
+  LoadRunState(*checkpoint, folder, run, network, 0, progress, *store, *algorithm);
   const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);
   const Evaluation evaluation = evaluator.Run(*algorithm, comm, 0, settings.run.shards);
   progress.eval_mean = evaluation.mean;
   progress.eval_std = evaluation.std;
-  RunFacts facts = MakeFacts(settings.run, progress, ParamsSha256(store->Pull()));
+  RunFacts facts = MakeFacts(settings, progress, ParamsSha256(store->params()));
   facts.eval_episodes = episodes;
   return facts;
 }

@@ -1,9 +1,10 @@
 // Runs a training run from its settings to its result: the only place where algorithms meet communication.
 //
-// One thread per worker. All workers go through the same loop: iterate; then rank 0 decides (evaluate?
-// checkpoint? stop?) and tells the others; then all do what was decided. Decisions that influence the result
-// depend only on steps and returns, never on time, so runs are reproducible; checkpoints, which do not
-// influence it, go by time.
+// One thread per worker. In a synchronous run all workers go through the same loop: iterate; then rank 0
+// decides (evaluate? checkpoint? stop?) and tells the others; then all do what was decided. Decisions that
+// influence the result depend only on steps and returns, never on time, so runs are reproducible;
+// checkpoints, which do not influence it, go by time. In an asynchronous run every worker iterates on its
+// own, rank 0 evaluates in between, and all meet only for checkpoints and at the end.
 #pragma once
 
 #include <atomic>
@@ -17,9 +18,18 @@
 
 namespace trireme {
 
+// A worker made slow on purpose, to see what that does to the others: `factor` times as long for the same
+// work.
+struct Straggler {
+  int worker = -1;  // none
+  double factor = 1;
+};
+
 struct TrainOptions {
-  bool json = false;     // no progress for people
-  double started_s = 0;  // MonotonicSeconds() when the process started: what wall times count from
+  bool json = false;         // no progress for people
+  double started_s = 0;      // MonotonicSeconds() when the run started: what wall times count from
+  double started_cpu_s = 0;  // CpuSeconds() then
+  Straggler straggler = {};
   const std::atomic<bool>* stop =
       nullptr;  // set by a signal: write a checkpoint and stop at the next iteration
 };

@@ -1,0 +1,179 @@
+#include "algo/q_loss.h"
+
+#include <cstddef>
+#include <limits>
+
+#include "algo/policy_kernels.h"
+#include "base/simd.h"
+#include "nn/vec.h"
+
+namespace trireme {
+namespace {
+
+// A head known when compiling, so that loops over few choices unroll; kFixed = 0 stands for any number of
+// choices. The stride stays a variable: knowing it, GCC 12 gathers with longer shuffles instead of plain
+// loads.
+template <int kFixed, bool kIsDueling>
+struct HeadOf {
+  static constexpr bool kDueling = kIsDueling;
+  explicit HeadOf(const QHead& head) : any(head.choices), stride(head.outputs()) {}
+  [[gnu::always_inline]] int choices() const { return kFixed > 0 ? kFixed : any; }
+
+  int any;
+  std::ptrdiff_t stride;
+};
+
+// What has to be added to an advantage to make it a Q value: V - mean A.
+template <class T, class Head>
+[[gnu::always_inline]] inline T Baseline(const Head& head, const float* row) {
+  T sum = LoadStrided<T>(row, head.stride);
+  for (int a = 1; a < head.choices(); ++a) sum += LoadStrided<T>(row + a, head.stride);
+  return LoadStrided<T>(row + head.choices(), head.stride) - sum * (1.0f / head.choices());
+}
+
+// Advantages alone decide which action is best: the baseline is the same for all.
+template <class Head>
+struct GreedyKernel {
+  template <class T>
+  TRIREME_INLINE void Samples(const Head& head, const float* outputs, int b, float* actions) {
+    const float* row = outputs + b * head.stride;
+    T best = LoadStrided<T>(row, head.stride);
+    T action = T{};
+    for (int a = 1; a < head.choices(); ++a) {
+      const T value = LoadStrided<T>(row + a, head.stride);
+      const auto better = value > best;
+      best = better ? value : best;
+      action = better ? T{} + static_cast<float>(a) : action;
+    }
+    Store(actions + b, action);
+  }
+
+  TRIREME_INLINE void Run(Head head, const float* outputs, int n, float* actions) {
+    int b = 0;
+    for (; b + 8 <= n; b += 8) Samples<Vec8>(head, outputs, b, actions);
+    for (; b < n; ++b) Samples<float>(head, outputs, b, actions);
+  }
+};
+
+// `choosing` are the outputs that choose the action: those of the target network itself give its maximum.
+template <class Head>
+struct TargetKernel {
+  template <class T>
+  TRIREME_INLINE void Samples(const Head& head, const float* target_outputs, const float* choosing,
+                              const float* returns, const float* discounts, int b, float* targets) {
+    const std::ptrdiff_t stride = head.stride;
+    const float* row = target_outputs + b * stride;
+    const float* choosing_row = choosing + b * stride;
+    T best = LoadStrided<T>(choosing_row, stride);
+    T next = LoadStrided<T>(row, stride);
+    for (int a = 1; a < head.choices(); ++a) {
+      const T value = LoadStrided<T>(choosing_row + a, stride);
+      const auto better = value > best;
+      best = better ? value : best;
+      next = better ? LoadStrided<T>(row + a, stride) : next;
+    }
+    if constexpr (Head::kDueling) next += Baseline<T>(head, row);
+    const T ret = LoadAs<T>(returns + b), discount = LoadAs<T>(discounts + b);
+    const T bootstrapped = ret + discount * next;
+    Store(targets + b, discount == 0.0f ? ret : bootstrapped);
+  }
+
+  TRIREME_INLINE void Run(Head head, const float* target_outputs, const float* choosing, const float* returns,
+                          const float* discounts, int n, float* targets) {
+    int b = 0;
+    for (; b + 8 <= n; b += 8) Samples<Vec8>(head, target_outputs, choosing, returns, discounts, b, targets);
+    for (; b < n; ++b) Samples<float>(head, target_outputs, choosing, returns, discounts, b, targets);
+  }
+};
+
+template <class T>
+struct Sums {
+  T loss, value, error;
+};
+
+template <class Head>
+struct LossKernel {
+  template <class T>
+  TRIREME_INLINE void Samples(const Head& head, const QBatch& batch, float limit, float per_sample,
+                              const float* outputs, int b, float* d_outputs, float* errors, Sums<T>& sums) {
+    const std::ptrdiff_t stride = head.stride;
+    const float* row = outputs + b * stride;
+    float* out = d_outputs + b * stride;
+    const T action = LoadAs<T>(batch.actions + b);
+    T value = LoadStrided<T>(row, stride);
+    for (int a = 1; a < head.choices(); ++a) {
+      value = action == static_cast<float>(a) ? LoadStrided<T>(row + a, stride) : value;
+    }
+    if constexpr (Head::kDueling) value += Baseline<T>(head, row);
+
+    const T weight = batch.weights == nullptr ? T{} + 1.0f : LoadAs<T>(batch.weights + b);
+    const T error = value - LoadAs<T>(batch.targets + b);
+    const T clipped = Min(Max(error, T{} - limit), T{} + limit);
+    const T magnitude = Max(error, -error);
+    Store(errors + b, magnitude);
+    // clipped (error - clipped / 2) is both branches of the loss.
+    sums.loss += weight * clipped * (error - 0.5f * clipped);
+    sums.value += value;
+    sums.error += magnitude;
+
+    const T g = weight * clipped * per_sample;
+    const T others = Head::kDueling ? -g * (1.0f / head.choices()) : T{};
+    for (int a = 0; a < head.choices(); ++a) {
+      StoreStrided<T>(out + a, stride, action == static_cast<float>(a) ? g + others : others);
+    }
+    if constexpr (Head::kDueling) StoreStrided<T>(out + head.choices(), stride, g);
+  }
+
+  // Eight sums run side by side over the blocks of eight and are added up at the end, then those of the rest.
+  TRIREME_INLINE void Run(Head head, const QBatch* batch, float limit, float per_sample, const float* outputs,
+                          float* d_outputs, float* errors, float* stats) {
+    int b = 0;
+    Sums<Vec8> blocks{};
+    for (; b + 8 <= batch->n; b += 8)
+      Samples<Vec8>(head, *batch, limit, per_sample, outputs, b, d_outputs, errors, blocks);
+    Sums<float> rest{};
+    for (; b < batch->n; ++b)
+      Samples<float>(head, *batch, limit, per_sample, outputs, b, d_outputs, errors, rest);
+    stats[kQLoss] += SumOf(blocks.loss) + rest.loss;
+    stats[kQValue] += SumOf(blocks.value) + rest.value;
+    stats[kQError] += SumOf(blocks.error) + rest.error;
+  }
+};
+
+template <template <class> class Kernel, bool kDueling, class... Args>
+void CallWith(const QHead& head, Args... args) {
+  switch (head.choices) {
+    case 2:
+      return SimdCall<Kernel<HeadOf<2, kDueling>>>(HeadOf<2, kDueling>(head), args...);
+    case 3:
+      return SimdCall<Kernel<HeadOf<3, kDueling>>>(HeadOf<3, kDueling>(head), args...);
+    default:
+      return SimdCall<Kernel<HeadOf<0, kDueling>>>(HeadOf<0, kDueling>(head), args...);
+  }
+}
+
+// Runs the copy of a kernel that was compiled for this head.
+template <template <class> class Kernel, class... Args>
+void CallFor(const QHead& head, Args... args) {
+  return head.dueling ? CallWith<Kernel, true>(head, args...) : CallWith<Kernel, false>(head, args...);
+}
+
+}  // namespace
+
+void QGreedy(const QHead& head, const float* outputs, int n, float* actions) {
+  CallFor<GreedyKernel>(head, outputs, n, actions);
+}
+
+void QTargets(const QHead& head, const float* target_outputs, const float* online_outputs,
+              const float* returns, const float* discounts, int n, float* targets) {
+  const float* choosing = online_outputs != nullptr ? online_outputs : target_outputs;
+  CallFor<TargetKernel>(head, target_outputs, choosing, returns, discounts, n, targets);
+}
+
+void QLoss(const QBatch& batch, const QLossRule& rule, const QHead& head, const float* outputs,
+           float* d_outputs, float* errors, std::span<float> stats) {
+  const float limit = rule.huber > 0 ? rule.huber : std::numeric_limits<float>::infinity();
+  CallFor<LossKernel>(head, &batch, limit, rule.per_sample, outputs, d_outputs, errors, stats.data());
+}
+
+}  // namespace trireme
