@@ -1,8 +1,8 @@
 // Microseconds to draw a batch of 256 from a replay buffer of a million transitions of CartPole's shape, on
 // one core: prioritised (sample, gather, update the priorities) against uniform (sample, gather).
 //
-// Every repetition draws other slots. Between two of them a few megabytes are read, as a learner would, so
-// that nothing of the previous batch is left in the caches nearest to the core.
+// Every repetition draws other slots. "alone": one batch right after the other. "after a learner": between
+// two batches a megabyte passes through the caches nearest to the core, as when a network learns from each.
 //
 //   replay_bench [repetitions, default 2000]
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ struct Bench {
         slots(kBatch),
         weights(kBatch),
         errors(kBatch),
-        learner(1 << 20) {
+        learner(1 << 18) {
     RandomStream random(1, Purpose::kTest, 0, 0);
     const float obs[kObs] = {}, action[kAction] = {};
     std::vector<std::uint32_t> all(kTransitions);
@@ -47,12 +47,14 @@ struct Bench {
 
   // Median microseconds of run(random) over the repetitions.
   template <class Run>
-  double Microseconds(int repetitions, Run&& run) {
+  double Microseconds(int repetitions, bool with_learner, Run&& run) {
     std::vector<double> times;
     for (int i = 0; i < repetitions; ++i) {
       RandomStream random(2, Purpose::kTest, 0, step++);
       for (float& error : errors) error = static_cast<float>(random.NextNormal());
-      for (const float x : learner) sink = sink + x;
+      if (with_learner) {
+        for (const float x : learner) sink = sink + x;
+      }
       const double start = Now();
       run(random);
       times.push_back(1e6 * (Now() - start));
@@ -72,27 +74,33 @@ struct Bench {
 
 void Print(int repetitions) {
   Bench b;
-  const double prioritised = b.Microseconds(repetitions, [&](RandomStream& random) {
+  const auto prioritised = [&](RandomStream& random) {
     b.sampler.Sample(random, 0.4, b.slots, b.weights);
     b.buffer.Gather(b.slots, b.batch);
     b.sampler.Update(b.slots, b.errors);
-  });
-  const double without_gather = b.Microseconds(repetitions, [&](RandomStream& random) {
+  };
+  const auto without_gather = [&](RandomStream& random) {
     b.sampler.Sample(random, 0.4, b.slots, b.weights);
     b.sampler.Update(b.slots, b.errors);
-  });
-  const double uniform = b.Microseconds(repetitions, [&](RandomStream& random) {
+  };
+  const auto uniform = [&](RandomStream& random) {
     SampleUniform(random, b.buffer.size(), b.slots);
     b.buffer.Gather(b.slots, b.batch);
-  });
+  };
   const auto megabytes = [](std::uint64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
-  fmt::print("{} of {} transitions, {} + {} MB, {}, median of {}\n", kBatch, kTransitions,
-             megabytes(ReplayBuffer::Bytes(kTransitions, kObs, kAction)),
-             megabytes(PrioritisedSampler::Bytes(kTransitions)), IsaName(CurrentIsa()), repetitions);
-  fmt::print("prioritised: sample, gather, update {:>8.1f} us\n", prioritised);
-  fmt::print("prioritised: sample, update         {:>8.1f} us\n", without_gather);
-  fmt::print("uniform:     sample, gather         {:>8.1f} us\n", uniform);
-  fmt::print("prioritised / uniform               {:>8.2f}\n", prioritised / uniform);
+  fmt::print(
+      "microseconds for {} of {} transitions ({:.1f} MB, priorities {:.1f} MB), one core, {}, median of {}\n",
+      kBatch, kTransitions, megabytes(ReplayBuffer::Bytes(kTransitions, kObs, kAction)),
+      megabytes(PrioritisedSampler::Bytes(kTransitions)), IsaName(CurrentIsa()), repetitions);
+  fmt::print("{:<18}{:>22}{:>18}{:>18}{:>24}\n", "", "sample+gather+update", "sample+update",
+             "uniform+gather", "prioritised / uniform");
+  for (const bool with_learner : {false, true}) {
+    const double a = b.Microseconds(repetitions, with_learner, prioritised);
+    const double u = b.Microseconds(repetitions, with_learner, uniform);
+    const double w = b.Microseconds(repetitions, with_learner, without_gather);
+    fmt::print("{:<18}{:>22.1f}{:>18.1f}{:>18.1f}{:>24.2f}\n", with_learner ? "after a learner" : "alone", a,
+               w, u, a / u);
+  }
 }
 
 }  // namespace

@@ -92,6 +92,24 @@ OutputView ActorCritic::ValueOfLastPass(Workspace& workspace) const {
   return {workspace.tower(1).out().data(), 1};
 }
 
+void ActorCritic::RolloutValues(std::span<const float> params, const Rollout& rollout, Workspace& workspace,
+                                std::span<float> values, std::span<float> final_values) const {
+  const std::size_t obs_size = rollout.env_spec().obs_size;
+  const auto evaluate = [&](const float* obs, int n, auto&& take) {
+    const int pass_size = network_.pass_size();
+    for (int first = 0; first < n; first += pass_size) {
+      const int count = std::min(pass_size, n - first);
+      const auto [outputs, stride] = Value(params, obs + first * obs_size, count, workspace);
+      for (int i = 0; i < count; ++i) take(first + i, outputs[i * stride]);
+    }
+  };
+  evaluate(rollout.obs().data(), rollout.samples() + rollout.envs(),
+           [&](int i, float value) { values[i] = value; });
+  const std::span<const int> truncated = rollout.truncated_samples();
+  evaluate(rollout.truncated_obs().data(), static_cast<int>(truncated.size()),
+           [&](int i, float value) { final_values[truncated[i]] = value; });
+}
+
 void ActorCritic::Sample(std::span<const float> params, const float* obs, int n, std::uint64_t seed,
                          std::uint32_t first_env, std::uint64_t step, Workspace& workspace, float* actions,
                          float* log_probs) const {

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "env/env.h"
 #include "nn/network.h"
+#include "rollout/rollout.h"
 
 namespace trireme {
 
@@ -34,6 +35,11 @@ NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const En
 struct OutputView {
   const float* data;
   int stride;
+};
+
+// Gradients at the outputs of one pass: scratch memory for ActorCritic::AddGradient.
+struct OutputGradients {
+  std::vector<float> policy, value;
 };
 
 class ActorCritic {
@@ -57,6 +63,36 @@ class ActorCritic {
   OutputView Policy(std::span<const float> params, const float* obs, int n, Workspace& workspace) const;
   OutputView Value(std::span<const float> params, const float* obs, int n, Workspace& workspace) const;
   OutputView ValueOfLastPass(Workspace& workspace) const;
+
+  // V of all observations of a rollout, in few large passes: cheaper than one small pass per step while
+  // collecting. values: [T + 1, B]; final_values: [T, B], written where an episode was cut off.
+  void RolloutValues(std::span<const float> params, const Rollout& rollout, Workspace& workspace,
+                     std::span<float> values, std::span<float> final_values) const;
+
+  // Adds the gradient of a loss over n samples, obs: [n, obs]. policy_loss(outputs, stride, d_outputs) and
+  // value_loss(values, stride, d_values) see the outputs and write the loss's gradient with respect to them,
+  // in the same places. Requires PrepareBackward of all towers, and n <= capacity.
+  template <class PolicyLoss, class ValueLoss>
+  void AddGradient(std::span<const float> params, const float* obs, int n, Workspace& workspace,
+                   OutputGradients& d, std::span<float> gradient, PolicyLoss&& policy_loss,
+                   ValueLoss&& value_loss) const {
+    const auto [policy, stride] = Policy(params, obs, n, workspace);
+    policy_loss(policy, stride, d.policy.data());
+    if (shared_) {
+      const auto [values, value_stride] = ValueOfLastPass(workspace);
+      value_loss(values, value_stride, d.policy.data() + policy_size_);
+    } else {
+      const auto [values, value_stride] = Value(params, obs, n, workspace);
+      value_loss(values, value_stride, d.value.data());
+      network_.towers()[1].Backward(params.data(), obs, d.value.data(), n, workspace.tower(1),
+                                    gradient.data());
+    }
+    network_.towers()[0].Backward(params.data(), obs, d.policy.data(), n, workspace.tower(0),
+                                  gradient.data());
+  }
+  OutputGradients MakeOutputGradients(std::size_t capacity) const {
+    return {std::vector<float>(capacity * (policy_size_ + (shared_ ? 1 : 0))), std::vector<float>(capacity)};
+  }
 
   // Draws an action for each of n environments, numbered first_env, ..., at step `step` of the run, and its
   // log-probability.

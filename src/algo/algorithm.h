@@ -71,6 +71,9 @@ class AlgorithmSettings {
   virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;
 };
 
+// Throws Error unless `envs` environments can be split evenly over the shards.
+void CheckEnvsFillShards(int envs, int shards);
+
 // A row of the registry.
 struct AlgorithmEntry {
   std::string name;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "algo/actor_critic.h"
+#include "algo/episode_stats.h"
 #include "algo/ppo_loss.h"
 #include "comm/shard_sum.h"
 #include "optim/clip.h"
@@ -124,7 +125,6 @@ class Ppo final : public Algorithm {
 
  private:
   void Collect();
-  void EstimateValues(Shard& shard);
   void NormaliseRewards();
   void Shuffle(Shard& shard);
   void ShareStatistics(MetricRow& row);
@@ -148,21 +148,13 @@ class Ppo final : public Algorithm {
   std::array<float, kPpoStats> step_stats_ = {};  // of the last gradient step, over all workers
   ShardSum<double> statistics_;
   std::vector<float> advantage_mean_, advantage_scale_;  // [epochs, minibatches]
-  // One mini-batch of one shard, gathered, and the gradient at the outputs.
-  std::vector<float> obs_, actions_, old_log_probs_, advantages_, returns_, old_values_, d_policy_, d_value_;
+  // One mini-batch of one shard, gathered.
+  std::vector<float> obs_, actions_, old_log_probs_, advantages_, returns_, old_values_;
+  OutputGradients d_outputs_;
 };
 
-// What ShareStatistics sums, in this order; sums of each mini-batch's advantages follow.
-enum Statistic {
-  kEpisodes,
-  kEpisodeReturn,
-  kEpisodeLength,
-  kErrorSum,
-  kErrorSquares,
-  kReturnSum,
-  kReturnSquares,
-  kStatistics
-};
+// What ShareStatistics sums behind the episodes, in this order; sums of each mini-batch's advantages follow.
+enum Statistic { kErrorSum = kEpisodeStats, kErrorSquares, kReturnSum, kReturnSquares, kStatistics };
 
 Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
     : config_(config),
@@ -185,18 +177,19 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
     shards_.emplace_back(context.env, spec, config);
   }
   const std::size_t obs_size = context.env.spec.obs_size, action_size = context.env.spec.action.size();
-  const std::size_t outputs = model_.policy_size() + (model_.shared() ? 1 : 0);
   const std::size_t pass_size = std::max(context.network.pass_size(), kMostActed);
   obs_.resize(pass_size * obs_size);
   actions_.resize(pass_size * action_size);
-  for (auto* values : {&old_log_probs_, &advantages_, &returns_, &old_values_, &d_value_})
-    values->resize(pass_size);
-  d_policy_.resize(pass_size * outputs);
+  for (auto* values : {&old_log_probs_, &advantages_, &returns_, &old_values_}) values->resize(pass_size);
+  d_outputs_ = model_.MakeOutputGradients(pass_size);
 }
 
 void Ppo::Iterate(double progress, MetricRow& row) {
   Collect();
-  for (Shard& shard : shards_) EstimateValues(shard);
+  for (Shard& shard : shards_) {
+    model_.RolloutValues(context_.store.params(), shard.rollout, workspace_, shard.values.span(),
+                         shard.final_values.span());
+  }
   if (config_.normalise_rewards) NormaliseRewards();
   for (Shard& shard : shards_) {
     const Rollout& r = shard.rollout;
@@ -236,25 +229,6 @@ void Ppo::Collect() {
   obs_normaliser_.Merge(totals);
 }
 
-// V of every observed state in a few large passes: cheaper than one small pass per step while collecting.
-void Ppo::EstimateValues(Shard& shard) {
-  const std::span<const float> params = context_.store.params();
-  const std::size_t obs_size = shard.rollout.env_spec().obs_size;
-  const auto evaluate = [&](const float* obs, int n, auto&& take) {
-    const int pass_size = context_.network.pass_size();
-    for (int first = 0; first < n; first += pass_size) {
-      const int count = std::min(pass_size, n - first);
-      const auto [values, stride] = model_.Value(params, obs + first * obs_size, count, workspace_);
-      for (int i = 0; i < count; ++i) take(first + i, values[i * stride]);
-    }
-  };
-  evaluate(shard.rollout.obs().data(), shard.rollout.samples() + shard.rollout.envs(),
-           [&](int i, float value) { shard.values[i] = value; });
-  const std::span<const int> truncated = shard.rollout.truncated_samples();
-  evaluate(shard.rollout.truncated_obs().data(), static_cast<int>(truncated.size()),
-           [&](int i, float value) { shard.final_values[truncated[i]] = value; });
-}
-
 // Rewards are divided by the running standard deviation of the discounted returns.
 void Ppo::NormaliseRewards() {
   ShardSum<double> sums(return_normaliser_.sums_size());
@@ -291,10 +265,7 @@ int Ppo::MinibatchSize(int part) const {
 void Ppo::ShareStatistics(MetricRow& row) {
   for (Shard& shard : shards_) {
     const std::span<double> sums = statistics_.Next();
-    const EpisodeTotals episodes = shard.rollout.TakeEpisodes();
-    sums[kEpisodes] = episodes.count;
-    sums[kEpisodeReturn] = episodes.return_sum;
-    sums[kEpisodeLength] = episodes.length_sum;
+    AddEpisodes(shard.rollout.TakeEpisodes(), sums);
     for (int i = 0; i < shard.rollout.samples(); ++i) {
       sums[kErrorSum] += shard.advantages[i];  // return minus value: what the value function did not foresee
       sums[kErrorSquares] += double{shard.advantages[i]} * shard.advantages[i];
@@ -326,9 +297,7 @@ void Ppo::ShareStatistics(MetricRow& row) {
   };
   const double return_variance = variance(kReturnSum, kReturnSquares);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  row.Set("episode_return_mean", totals[kEpisodes] > 0 ? totals[kEpisodeReturn] / totals[kEpisodes] : kNone);
-  row.Set("episode_length_mean", totals[kEpisodes] > 0 ? totals[kEpisodeLength] / totals[kEpisodes] : kNone);
-  row.Set("episodes", totals[kEpisodes]);
+  ReportEpisodes(totals, row);
   row.Set("explained_variance",
           return_variance > 0 ? 1.0 - variance(kErrorSum, kErrorSquares) / return_variance : kNone);
 }
@@ -419,25 +388,19 @@ void Ppo::ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, s
                          advantage_mean_[part],
                          advantage_scale_[part]};
 
-    const auto [policy, stride] = model_.Policy(params, obs_.data(), n, workspace_);
-    if (model_.discrete()) {
-      CategoricalPolicyLoss(batch, rule, policy, model_.policy_size(), stride, d_policy_.data(), stats);
-    } else {
-      GaussianPolicyLoss(batch, rule, policy, model_.policy_size(), stride, model_.LogStd(params),
-                         d_policy_.data(), model_.LogStd(gradient), stats);
-    }
-    const Network& network = context_.network;
-    if (model_.shared()) {
-      const auto [values, value_stride] = model_.ValueOfLastPass(workspace_);
-      ValueLoss(batch, rule, values, value_stride, d_policy_.data() + model_.policy_size(), stats);
-    } else {
-      const auto [values, value_stride] = model_.Value(params, obs_.data(), n, workspace_);
-      ValueLoss(batch, rule, values, value_stride, d_value_.data(), stats);
-      network.towers()[1].Backward(params.data(), obs_.data(), d_value_.data(), n, workspace_.tower(1),
-                                   gradient.data());
-    }
-    network.towers()[0].Backward(params.data(), obs_.data(), d_policy_.data(), n, workspace_.tower(0),
-                                 gradient.data());
+    model_.AddGradient(
+        params, obs_.data(), n, workspace_, d_outputs_, gradient,
+        [&](const float* outputs, int stride, float* d_outputs) {
+          if (model_.discrete()) {
+            CategoricalPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
+          } else {
+            GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, model_.LogStd(params),
+                               d_outputs, model_.LogStd(gradient), stats);
+          }
+        },
+        [&](const float* values, int stride, float* d_values) {
+          ValueLoss(batch, rule, values, stride, d_values, stats);
+        });
   }
 }
 
@@ -477,10 +440,7 @@ class PpoSettings final : public AlgorithmSettings {
     field.Add(optimizer_);
   }
   void Validate(const EnvSpec&, int shards) const override {
-    if (config_.envs % shards != 0) {
-      Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards",
-           config_.envs, shards);
-    }
+    CheckEnvsFillShards(config_.envs, shards);
     const std::int64_t per_shard = std::int64_t{config_.envs} / shards * config_.horizon;
     if (per_shard < config_.minibatches) {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)",

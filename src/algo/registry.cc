@@ -1,14 +1,21 @@
 #include <vector>
 
+#include "algo/a2c.h"
 #include "algo/algorithm.h"
+#include "algo/dqn.h"
 #include "algo/ppo.h"
 #include "base/text.h"
 
 namespace trireme {
 
 std::span<const AlgorithmEntry> AllAlgorithms() {
-  static const std::vector<AlgorithmEntry> table = {PpoEntry()};
+  static const std::vector<AlgorithmEntry> table = {PpoEntry(), A2cEntry(), DqnEntry()};
   return table;
+}
+
+void CheckEnvsFillShards(int envs, int shards) {
+  if (envs % shards == 0) return;
+  Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards", envs, shards);
 }
 
 const AlgorithmEntry& FindAlgorithm(const std::string& name) {

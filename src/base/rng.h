@@ -21,6 +21,7 @@ enum class Purpose : std::uint32_t {
   kShuffle = 4,     // order of samples in an update
   kEvalReset = 5,   // initial states of evaluation episodes: never shared with training
   kTest = 6,        // tests and benchmarks
+  kReplay = 7,      // which transitions to learn from
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

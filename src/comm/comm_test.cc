@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/shard_sum.h"
-#include "comm/test_ranks.h"
+#include "comm/run_ranks.h"
 
 namespace trireme {
 namespace {

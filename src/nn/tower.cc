@@ -30,6 +30,7 @@ Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
   }
   const std::size_t weight = layout.Add(spec.name + "/head/weight", {spec.outputs, inputs});
   head_ = {inputs, spec.outputs, spec.outputs, weight, layout.Add(spec.name + "/head/bias", {spec.outputs})};
+  end_ = layout.size();
 }
 
 TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity)

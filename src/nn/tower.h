@@ -64,6 +64,9 @@ class Tower {
   Tower(const TowerSpec& spec, ParamLayout& layout);
 
   const TowerSpec& spec() const { return spec_; }
+  // Where its parameters lie: [begin, end) of the flat buffer.
+  std::size_t begin() const { return hidden_.front().weight; }
+  std::size_t end() const { return end_; }
 
   // x: [n, inputs], n <= capacity. The result is workspace.out(); activations stay for Backward.
   void Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const;
@@ -98,6 +101,7 @@ class Tower {
   TowerSpec spec_;
   std::vector<Layer> hidden_;
   Layer head_;
+  std::size_t end_;
 };
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/test_ranks.h"
+#include "comm/run_ranks.h"
 #include "store/parameter_store.h"
 
 namespace trireme {

@@ -118,13 +118,23 @@ TEST(Schedule, SkipsTheTurnsOfThoseWhoHaveLeft) {
   EXPECT_EQ(log, "0< 1< 2< 0> 1> 2> 1< 2< 1> 2> 2< 2> ");
 }
 
+// Time and again, so that some of those who wait already sleep and some have yet to come.
 TEST(Schedule, LeavingBeforeTheFirstTurnLetsOthersStart) {
-  Schedule schedule("0< 0> 1< 1>", 2);
-  std::string log;
-  std::thread other([&] { PullAndPush(schedule, 1, log); });
-  schedule.Leave(0);
-  other.join();
-  EXPECT_EQ(log, "1< 1> ");
+  RandomStream random(5, Purpose::kTest, 0, 0);
+  for (int time = 0; time < 50; ++time) {
+    Schedule schedule("0< 0> 1< 1>", 2);
+    std::string log;
+    std::atomic<bool> coming = false;
+    std::thread other([&] {
+      coming = true;
+      PullAndPush(schedule, 1, log);
+    });
+    while (!coming) std::this_thread::yield();
+    for (int i = 0; i < 20; ++i) Dawdle(random);
+    schedule.Leave(0);
+    other.join();
+    EXPECT_EQ(log, "1< 1> ");
+  }
 }
 
 // As for a checkpoint: everyone steps aside after a push, at different places of the schedule.
@@ -204,6 +214,8 @@ TEST(Schedule, AbortReleasesThoseWhoWaitAndThoseWhoCome) {
     });
   }
   while (coming < 2) std::this_thread::yield();
+  RandomStream random(6, Purpose::kTest, 0, 0);
+  for (int i = 0; i < 100; ++i) Dawdle(random);  // mostly enough for both to fall asleep
   schedule.Abort();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(released, 2);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/test_ranks.h"
+#include "comm/run_ranks.h"
 
 namespace trireme {
 namespace {

@@ -75,7 +75,7 @@ TEST_P(OptimTorchTest, HundredStepsAgree) {
     std::vector<float> ours = Normal(size, 1'000'000 + size, 1.0);
     torch::Tensor theirs = ToTensor(ours).set_requires_grad(true);
     const auto torch_optimizer = MakeTorch(c, theirs);
-    const auto optimizer = MakeOptimizer(c.settings, size);
+    const auto optimizer = std::make_unique<Optimizer>(c.settings, size);
     for (int step = 0; step < kSteps; ++step) {
       // Gradients of changing magnitude exercise the moments.
       const std::vector<float> gradient = Normal(size, step, std::pow(10.0, step % 5 - 3));

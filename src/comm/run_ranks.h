@@ -1,4 +1,4 @@
-// For tests: the ranks of a group as threads.
+// The ranks of a group as threads, for programs that need no more than that (tests, examples).
 #pragma once
 
 #include <functional>

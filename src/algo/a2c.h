@@ -1,0 +1,10 @@
+// Advantage actor-critic: see a2c.cc.
+#pragma once
+
+#include "algo/algorithm.h"
+
+namespace trireme {
+
+AlgorithmEntry A2cEntry();
+
+}  // namespace trireme

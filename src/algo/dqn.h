@@ -1,0 +1,10 @@
+// Deep Q-learning: see dqn.cc.
+#pragma once
+
+#include "algo/algorithm.h"
+
+namespace trireme {
+
+AlgorithmEntry DqnEntry();
+
+}  // namespace trireme

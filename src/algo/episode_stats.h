@@ -1,0 +1,30 @@
+// What every algorithm reports about training episodes. Sums travel as the first three doubles of a worker's
+// statistics.
+#pragma once
+
+#include <limits>
+#include <span>
+
+#include "metrics/metric_row.h"
+#include "rollout/rollout.h"
+
+namespace trireme {
+
+enum EpisodeStat { kEpisodes, kEpisodeReturn, kEpisodeLength, kEpisodeStats };
+
+inline void AddEpisodes(const EpisodeTotals& episodes, std::span<double> sums) {
+  sums[kEpisodes] += episodes.count;
+  sums[kEpisodeReturn] += episodes.return_sum;
+  sums[kEpisodeLength] += episodes.length_sum;
+}
+
+// Means are NaN when no episode ended.
+inline void ReportEpisodes(std::span<const double> totals, MetricRow& row) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const double count = totals[kEpisodes];
+  row.Set("episode_return_mean", count > 0 ? totals[kEpisodeReturn] / count : kNone);
+  row.Set("episode_length_mean", count > 0 ? totals[kEpisodeLength] / count : kNone);
+  row.Set("episodes", count);
+}
+
+}  // namespace trireme

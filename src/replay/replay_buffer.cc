@@ -1,0 +1,107 @@
+#include "replay/replay_buffer.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+#include "nn/vec.h"
+
+namespace trireme {
+namespace {
+
+// Records between the one that is copied and the one that is fetched ahead.
+constexpr std::size_t kAhead = 32;
+constexpr std::size_t kLine = AlignedBuffer<float>::kAlignment;  // bytes
+
+std::size_t Width(std::size_t obs_size, std::size_t action_size) { return 2 * obs_size + action_size + 2; }
+
+// All lines of a record, up to a number after which the processor has recognised the run by itself.
+void Prefetch(const float* record, std::size_t width) {
+  const auto* bytes = reinterpret_cast<const char*>(record);
+  const std::size_t last = std::min(width * sizeof(float) - 1, 8 * kLine);
+  for (std::size_t at = 0; at < last; at += kLine) __builtin_prefetch(bytes + at);
+  __builtin_prefetch(bytes + last);
+}
+
+// Copies n floats in blocks of four, so that up to TransitionBatch::kSlack floats past both ends are read and
+// written. Harmless here: what follows an observation in a record is at least three floats long, and what is
+// written past a row is overwritten by the next row or falls into the slack.
+void CopyRow(const float* from, std::size_t n, float* to) {
+  for (std::size_t i = 0; i < n; i += 4) Store(to + i, LoadAs<Vec4>(from + i));
+}
+
+}  // namespace
+
+ReplayBuffer::ReplayBuffer(std::size_t capacity, int obs_size, int action_size)
+    : capacity_(capacity),
+      obs_size_(static_cast<std::size_t>(obs_size)),
+      action_size_(static_cast<std::size_t>(action_size)),
+      width_(Width(obs_size_, action_size_)) {
+  CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
+  CHECK(obs_size > 0 && action_size > 0);
+  records_ = AlignedBuffer<float>(capacity * width_);
+}
+
+std::uint64_t ReplayBuffer::Bytes(std::size_t capacity, int obs_size, int action_size) {
+  return std::uint64_t{capacity} *
+         Width(static_cast<std::size_t>(obs_size), static_cast<std::size_t>(action_size)) * sizeof(float);
+}
+
+std::size_t ReplayBuffer::Add(const Transition& t) {
+  const auto slot = static_cast<std::size_t>(added_ % capacity_);
+  float* to = records_.data() + slot * width_;
+  to = std::copy_n(t.obs, obs_size_, to);
+  to = std::copy_n(t.next_obs, obs_size_, to);
+  to = std::copy_n(t.actions, action_size_, to);
+  to[0] = t.ret;
+  to[1] = t.discount;
+  ++added_;
+  return slot;
+}
+
+void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
+  const std::size_t n = slots.size();
+  CHECK(n <= out.capacity);
+  CHECK(out.obs.size() == out.capacity * obs_size_ + TransitionBatch::kSlack);
+  CHECK(out.actions.size() == out.capacity * action_size_);
+  const auto record = [&](std::size_t i) { return records_.data() + slots[i] * width_; };
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width_);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) Prefetch(record(i + kAhead), width_);
+    const float* from = record(i);
+    CopyRow(from, obs_size_, out.obs.data() + i * obs_size_);
+    CopyRow(from + obs_size_, obs_size_, out.next_obs.data() + i * obs_size_);
+    const float* rest = from + 2 * obs_size_;
+    float* actions = out.actions.data() + i * action_size_;
+    for (std::size_t k = 0; k < action_size_; ++k) actions[k] = rest[k];
+    out.returns[i] = rest[action_size_];
+    out.discounts[i] = rest[action_size_ + 1];
+  }
+  out.size = n;
+}
+
+void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {
+  const std::array<std::uint64_t, 3> shape = {capacity_, obs_size_, action_size_};
+  out.Put<std::uint64_t>(scope + "/shape", shape);
+  out.PutValue<std::uint64_t>(scope + "/added", added_);
+  out.Put<float>(scope + "/records", records_.span().first(size() * width_));
+}
+
+void ReplayBuffer::Load(const StateReader& in, const std::string& scope) {
+  std::array<std::uint64_t, 3> shape{};
+  in.Get<std::uint64_t>(scope + "/shape", shape);
+  if (shape != std::array<std::uint64_t, 3>{capacity_, obs_size_, action_size_}) {
+    Fail(
+        "the saved replay buffer holds {} transitions of {} observed numbers and {} of actions; this run "
+        "needs {}, {} and {}",
+        shape[0], shape[1], shape[2], capacity_, obs_size_, action_size_);
+  }
+  // The counter says how many records there are, so it cannot disagree with them unnoticed.
+  const auto added = in.GetValue<std::uint64_t>(scope + "/added");
+  const auto filled = static_cast<std::size_t>(std::min<std::uint64_t>(added, capacity_));
+  in.Get<float>(scope + "/records", records_.span().first(filled * width_));
+  added_ = added;
+}
+
+}  // namespace trireme

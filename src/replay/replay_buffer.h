@@ -1,0 +1,57 @@
+// The most recent transitions, in a ring: the newest overwrites the oldest once the buffer is full.
+//
+// All of them live in one flat array [capacity, width] with the fields of a transition side by side,
+//
+//   obs | next_obs | actions | ret | discount
+//
+// so that fetching one at random touches one or two cache lines (for small observations) instead of five.
+// Slot i holds the transition number added last among i, i + capacity, i + 2 * capacity, ...
+//
+// Invariants: size() == min(added(), capacity()); slots 0 ... size() - 1 are filled.
+// Thread safety: none; a buffer belongs to one worker. Only the constructor, Save and Load allocate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/aligned.h"
+#include "base/state.h"
+#include "replay/transition.h"
+
+namespace trireme {
+
+class ReplayBuffer {
+ public:
+  // Requires 0 < capacity < 2^32 (slots are 32-bit numbers), 0 < obs_size, 0 < action_size.
+  ReplayBuffer(std::size_t capacity, int obs_size, int action_size);
+
+  // Memory that a buffer of this shape takes.
+  static std::uint64_t Bytes(std::size_t capacity, int obs_size, int action_size);
+
+  // Copies `t` and returns its slot.
+  std::size_t Add(const Transition& t);
+
+  // out row i <- the transition in slots[i]; every slot must be below size(), and the batch must have been
+  // made for the same sizes and at least slots.size() rows. Several cache misses are in flight at once.
+  void Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const;
+
+  std::size_t capacity() const { return capacity_; }
+  std::size_t size() const { return added_ < capacity_ ? static_cast<std::size_t>(added_) : capacity_; }
+  // Transitions ever added.
+  std::uint64_t added() const { return added_; }
+
+  // Writes the filled records alone. A loaded buffer continues in the same slots.
+  void Save(StateWriter& out, const std::string& scope) const;
+  // Throws Error, and leaves the buffer as it was, when the saved one has another shape or is damaged.
+  void Load(const StateReader& in, const std::string& scope);
+
+ private:
+  std::size_t capacity_, obs_size_, action_size_;
+  std::size_t width_;  // floats of one record
+  std::uint64_t added_ = 0;
+  AlignedBuffer<float> records_;  // [capacity, width]
+};
+
+}  // namespace trireme
