@@ -12,6 +12,7 @@ using Command = std::function<int()>;
 // `started_s`: MonotonicSeconds() when main() began.
 Command AddTrainCommand(CLI::App& app, double started_s);
 Command AddEvalCommand(CLI::App& app);
+Command AddBenchCommand(CLI::App& app);
 Command AddEnvsCommand(CLI::App& app);
 Command AddAlgosCommand(CLI::App& app);
 

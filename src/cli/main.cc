@@ -32,6 +32,7 @@ int Run(int argc, char** argv, double started_s) {
   const std::vector<std::pair<const char*, trireme::Command>> commands = {
       {"train", trireme::AddTrainCommand(app, started_s)},
       {"eval", trireme::AddEvalCommand(app)},
+      {"bench", trireme::AddBenchCommand(app)},
       {"envs", trireme::AddEnvsCommand(app)},
       {"algos", trireme::AddAlgosCommand(app)},
   };

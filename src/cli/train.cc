@@ -1,15 +1,12 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <set>
 
-#include "base/file.h"
-#include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/run_flags.h"
 #include "metrics/progress.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
@@ -18,81 +15,10 @@
 namespace trireme {
 namespace {
 
-std::atomic<bool> stop_requested{false};
-
-// The first SIGINT, SIGTERM or SIGHUP asks for a clean end; a second one ends the process at once.
-extern "C" void RequestStop(int signal) {
-  stop_requested.store(true);
-  std::signal(signal, SIG_DFL);
-}
-
-struct TrainFlags {
-  std::string env, algo, config, out, resume;
-  std::optional<std::string> workers, store, steps, target, seed;
-  std::string straggler;
-  std::vector<std::string> assignments;
+struct TrainFlags : RunFlags {
+  std::string out, resume, straggler;
   bool json = false;
 };
-
-// Flags and --set, over what the settings hold already.
-void ApplyFlags(const TrainFlags& flags, RunSettings& settings) {
-  const auto apply = [&](const char* name, const std::optional<std::string>& value) {
-    if (value) settings.fields.Set(name, *value, fmt::format("--{}", name));
-  };
-  apply("workers", flags.workers);
-  apply("store", flags.store);
-  apply("steps", flags.steps);
-  apply("seed", flags.seed);
-  if (flags.target) {
-    apply("target", flags.target);
-    settings.run.stop_at_target = true;
-  }
-  std::set<std::string_view> keys;
-  for (const std::string& assignment : flags.assignments) {
-    const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));
-    if (key == "env" || key == "algo") Fail("--set {}: {} is chosen by --{}", assignment, key, key);
-    if (!keys.insert(key).second) Fail("--set {}: {} was set before: give each key once", assignment, key);
-    settings.fields.ApplyAssignment(assignment, "--set");
-  }
-}
-
-// The store decides which preset applies, so it is looked for before the rest; empty: not chosen.
-std::string ChosenStore(const TrainFlags& flags, const std::string& config) {
-  std::string store = flags.store.value_or(ReadTomlText(config, "store", flags.config));
-  for (const std::string& assignment : flags.assignments) {
-    const std::size_t equals = assignment.find('=');
-    if (equals != std::string::npos && Trim(std::string_view(assignment).substr(0, equals)) == "store") {
-      store = Trim(std::string_view(assignment).substr(equals + 1));
-    }
-  }
-  return store;
-}
-
-std::unique_ptr<RunSettings> SettingsOfNewRun(const TrainFlags& flags) {
-  const std::string text = flags.config.empty() ? "" : ReadFile(flags.config);
-  std::string env = flags.env.empty() ? ReadTomlText(text, "env", flags.config) : flags.env;
-  std::string algo = flags.algo.empty() ? ReadTomlText(text, "algo", flags.config) : flags.algo;
-  if (env.empty()) Fail("say which environment: --env NAME (`trireme envs` lists them)");
-  if (algo.empty()) algo = "ppo";
-  std::string store = ChosenStore(flags, text);
-  for (const System& system : kSystems) {
-    if (system.name != algo) continue;
-    if (!store.empty() && store != system.store) {
-      Fail("--algo {} is {} with --store {}: leave out --store, or say --algo {}", algo, system.algo,
-           system.store, system.algo);
-    }
-    algo = system.algo;
-    store = system.store;
-  }
-  if (store.empty()) store = RunConfig().store;
-  auto settings = std::make_unique<RunSettings>(env, algo, store);
-  settings->fields.ApplyToml(text, flags.config);
-  settings->run.env = env;
-  settings->run.algo = algo;
-  settings->run.store = store;
-  ApplyFlags(flags, *settings);
-  return settings;
-}
 
 std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const RunFolder& folder) {
   if (!flags.env.empty() || !flags.algo.empty() || !flags.config.empty() || !flags.out.empty()) {
@@ -103,23 +29,6 @@ std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const Run
   auto settings = ReadRunSettings(folder);
   ApplyFlags(flags, *settings);
   return settings;
-}
-
-// "worker=3,factor=5"
-Straggler ParseStraggler(const std::string& text, int workers) {
-  Straggler straggler;
-  if (text.empty()) return straggler;
-  ConfigFields fields;
-  fields("worker", straggler.worker, "which one", Between(-1, workers - 1));
-  fields("factor", straggler.factor, "how many times slower", Between(1, 1e6));
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    fields.ApplyAssignment(rest.substr(0, comma), "--straggler");
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  if (straggler.worker < 0) Fail("--straggler {}: say which worker, as in worker=1,factor=5", text);
-  return straggler;
 }
 
 void PrintWorkers(const RunFacts& facts) {
@@ -175,12 +84,10 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     settings->Resolve();
     straggler = ParseStraggler(flags.straggler, settings->run.workers);
   }
-  std::signal(SIGINT, RequestStop);
-  std::signal(SIGTERM, RequestStop);
-  std::signal(SIGHUP, RequestStop);
+  const std::atomic<bool>& stop = StopOnSignals();
   const TrainResult result =
       Train(*settings, *folder,
-            {.json = flags.json, .started_s = started_s, .straggler = straggler, .stop = &stop_requested});
+            {.json = flags.json, .started_s = started_s, .straggler = straggler, .stop = &stop});
   if (flags.json) {
     fmt::print("{}\n", ResultJson(result.facts));
   } else {

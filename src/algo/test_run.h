@@ -1,0 +1,450 @@
+// What the tests of algorithms share: runs that are wired as the trainer wires them, but without files; what
+// must hold for every algorithm; and environments and networks by the book, to compare with.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "algo/algorithm.h"
+#include "base/rng.h"
+#include "comm/thread_communicator.h"
+#include "store/schedule.h"
+#include "store/shared_store.h"
+
+namespace trireme {
+
+using Assignments = std::vector<std::string>;
+
+inline std::unique_ptr<AlgorithmSettings> SettingsOf(const std::string& algo,
+                                                     const Assignments& assignments) {
+  auto settings = FindAlgorithm(algo).make_settings();
+  ConfigFields fields;
+  fields.Add(*settings);
+  for (const std::string& assignment : assignments) fields.ApplyAssignment(assignment, "test");
+  return settings;
+}
+
+// Message of the Error that validating these settings throws; empty when it throws none.
+inline std::string Refusal(const std::string& algo, const Assignments& assignments, int shards = 8) {
+  try {
+    SettingsOf(algo, assignments)->Validate(FindEnv("CartPole-v1").spec, shards);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool Mentions(const std::string& message, const std::string& part) {
+  return message.find(part) != std::string::npos;
+}
+
+class AlgorithmRun {
+ public:
+  static constexpr int kShards = 8;
+  static constexpr std::uint64_t kSeed = 3;
+
+  AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments)
+      : env_(FindEnv(env)),
+        settings_(SettingsOf(algo, assignments)),
+        network_(settings_->MakeNetwork(env_.spec)),
+        initial_(network_.param_count()) {
+    network_.Initialise(kSeed, initial_);
+  }
+
+  const EnvEntry& env() const { return env_; }
+  const Network& network() const { return network_; }
+  const std::vector<float>& initial() const { return initial_; }
+
+  struct Outcome {
+    std::vector<float> params;
+    std::vector<MetricRow> rows;
+    std::string state;  // encoded: of all shards, of the store and what is common
+  };
+
+  // Workers in step, from iteration `begin` to `end`, from `state` unless it is empty.
+  Outcome Iterate(int workers, int begin, int end, const std::string& state = "") const {
+    ThreadGroup group(workers);
+    std::vector<StateWriter> parts(workers);
+    std::vector<Outcome> outcomes(workers);
+    OnThreads(workers, [&](int rank) {
+      ThreadCommunicator comm(group, rank);
+      try {
+        const auto store = MakeAllReduceStore(comm, settings_->optimizer(), initial_);
+        const int own = kShards / workers;
+        const auto algorithm = Make(*store, kShards, rank * own, own);
+        if (!state.empty()) {
+          store->Load(StateReader(state));
+          algorithm->Load(StateReader(state));
+        }
+        Work(*algorithm, *store, begin, end, outcomes[rank]);
+        algorithm->SaveShards(parts[rank]);
+        if (rank > 0) return;
+        algorithm->SaveCommon(parts[rank]);
+        store->Save(parts[rank]);
+      } catch (const Error& error) {
+        ADD_FAILURE() << "worker " << rank << ": " << error.what();
+        comm.Abort();
+      }
+    });
+    for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.params, outcomes[0].params);
+    StateWriter all;
+    for (StateWriter& part : parts) all.Merge(std::move(part));
+    outcomes[0].state = all.Encode();
+    return outcomes[0];
+  }
+
+  // How asynchronous workers go about it: in a given order, or freely when there is none.
+  struct Asynchronous {
+    std::vector<int> iterations;  // of each worker, who leaves the schedule after them
+    std::string schedule = "";
+    int shards = 1;  // of each worker
+    bool share_moments = false;
+  };
+  struct AsynchronousOutcome {
+    std::vector<float> params;  // as the workers have left them
+    std::vector<Outcome> workers;
+    std::vector<Staleness> staleness;
+  };
+
+  AsynchronousOutcome Iterate(const Asynchronous& how) const {
+    const int workers = static_cast<int>(how.iterations.size());
+    SharedParameters shared(settings_->optimizer(), how.share_moments, initial_);
+    std::optional<Schedule> schedule;
+    if (!how.schedule.empty()) schedule.emplace(how.schedule, workers);
+    ThreadGroup group(workers);
+    AsynchronousOutcome all{
+        .params = {}, .workers = std::vector<Outcome>(workers), .staleness = std::vector<Staleness>(workers)};
+    OnThreads(workers, [&](int rank) {
+      try {
+        const auto store = MakeSharedStore(shared, rank, schedule ? &*schedule : nullptr);
+        const auto algorithm = Make(*store, how.shards, rank * how.shards, how.shards);
+        ThreadCommunicator(group, rank).Barrier();  // so that all are there when the first one starts
+        Work(*algorithm, *store, 0, how.iterations[rank], all.workers[rank]);
+        if (schedule) schedule->Leave(rank);
+        all.staleness[rank] = store->staleness();
+        StateWriter state;
+        algorithm->SaveShards(state);
+        algorithm->SaveCommon(state);
+        all.workers[rank].state = state.Encode();
+      } catch (const Error& error) {
+        ADD_FAILURE() << "worker " << rank << ": " << error.what();
+        if (schedule) schedule->Abort();
+      }
+    });
+    const auto store = MakeSharedStore(shared, 0, nullptr);
+    all.params.assign(store->params().begin(), store->params().end());
+    return all;
+  }
+
+  // Of a worker on its own, whose parameters are `params` at first. Throws what Iterate throws.
+  MetricRow IterateFrom(std::span<const float> params) const {
+    ThreadGroup group(1);
+    ThreadCommunicator comm(group, 0);
+    const auto store = MakeAllReduceStore(comm, settings_->optimizer(), params);
+    MetricRow row;
+    Make(*store, 1, 0, 1)->Iterate(0, row);
+    return row;
+  }
+
+ private:
+  template <class Body>
+  static void OnThreads(int workers, Body&& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < workers; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::unique_ptr<Algorithm> Make(ParameterStore& store, int shards, int first_shard, int own_shards) const {
+    return settings_->Make({.env = env_,
+                            .network = network_,
+                            .store = store,
+                            .seed = kSeed,
+                            .shards = shards,
+                            .first_shard = first_shard,
+                            .own_shards = own_shards});
+  }
+
+  static void Work(Algorithm& algorithm, const ParameterStore& store, int begin, int end, Outcome& outcome) {
+    for (int i = begin; i < end; ++i) {
+      MetricRow row;
+      algorithm.Iterate(0.1 * i, row);
+      outcome.rows.push_back(row);
+    }
+    outcome.params.assign(store.params().begin(), store.params().end());
+  }
+
+  const EnvEntry& env_;
+  std::unique_ptr<AlgorithmSettings> settings_;
+  Network network_;
+  std::vector<float> initial_;
+};
+
+// What must hold for every algorithm, with any settings. ----------------------------------------------------
+
+struct RunCase {
+  const char* name;
+  const char* algo;
+  const char* env;
+  Assignments assignments;
+};
+
+inline std::string NameOfCase(const testing::TestParamInfo<RunCase>& info) { return info.param.name; }
+
+// The names the registry promises, in its order. NaN stands for what was not measured, and for nothing else:
+// means over episodes when none ended, means over updates when there was none.
+inline void ExpectPromisedRow(const std::string& algo, const MetricRow& row) {
+  std::string names;
+  for (const auto& [name, value] : row.values()) {
+    names += (names.empty() ? "" : " ") + name;
+    const bool of_episodes = name == "episode_return_mean" || name == "episode_length_mean";
+    const bool given =
+        name == "episodes" || name == "updates" || name == "epsilon" || name == "learning_rate";
+    const bool measured = given || row.Get(of_episodes ? "episodes" : "updates") > 0;
+    EXPECT_EQ(std::isnan(value), !measured) << name;
+    EXPECT_FALSE(std::isinf(value)) << name;
+  }
+  EXPECT_EQ(names, FindAlgorithm(algo).metrics);
+}
+
+inline void ExpectSameRows(const std::vector<MetricRow>& found, const std::vector<MetricRow>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(found[i].values().size(), expected[i].values().size());
+    for (const auto& [name, value] : expected[i].values()) {
+      const double other = found[i].Get(name);
+      EXPECT_TRUE(other == value || (std::isnan(other) && std::isnan(value)))
+          << name << " of iteration " << i << ": " << other << ", not " << value;
+    }
+  }
+}
+
+inline void ExpectSameOutcome(const AlgorithmRun::Outcome& found, const AlgorithmRun::Outcome& expected) {
+  EXPECT_EQ(found.params, expected.params);
+  EXPECT_TRUE(found.state == expected.state);
+  ExpectSameRows(found.rows, expected.rows);
+}
+
+inline void ExpectSameBitsForAnyNumberOfWorkers(const RunCase& c) {
+  const AlgorithmRun run(c.algo, c.env, c.assignments);
+  const AlgorithmRun::Outcome one = run.Iterate(1, 0, 3);
+  for (const float p : one.params) ASSERT_TRUE(std::isfinite(p));
+  for (const MetricRow& row : one.rows) ExpectPromisedRow(c.algo, row);
+  EXPECT_NE(one.params, run.initial());
+  for (const int workers : {2, 4, 8}) {
+    SCOPED_TRACE(fmt::format("{} workers", workers));
+    ExpectSameOutcome(run.Iterate(workers, 0, 3), one);
+  }
+}
+
+inline void ExpectContinuationWithAnotherNumberOfWorkers(const RunCase& c) {
+  const AlgorithmRun run(c.algo, c.env, c.assignments);
+  AlgorithmRun::Outcome whole = run.Iterate(2, 0, 4);
+  whole.rows.erase(whole.rows.begin(), whole.rows.begin() + 2);
+  for (const auto& [before, after] : {std::pair(2, 2), std::pair(1, 4), std::pair(8, 2)}) {
+    SCOPED_TRACE(fmt::format("{} then {} workers", before, after));
+    const AlgorithmRun::Outcome first = run.Iterate(before, 0, 2);
+    EXPECT_NE(first.params, whole.params);
+    ExpectSameOutcome(run.Iterate(after, 2, 4, first.state), whole);
+  }
+}
+
+// With parameters that overflow in the network.
+inline void ExpectDivergenceIsAnError(const std::string& algo, const Assignments& assignments) {
+  const AlgorithmRun run(algo, "CartPole-v1", assignments);
+  try {
+    run.IterateFrom(std::vector<float>(run.network().param_count(), 1e38f));
+    FAIL() << "a gradient that is not finite was applied";
+  } catch (const Error& error) {
+    EXPECT_TRUE(Mentions(error.what(), "learning_rate")) << error.what();
+  }
+}
+
+inline void ExpectOutOfRange(const std::string& algo, const std::vector<const char*>& assignments) {
+  for (const char* bad : assignments) EXPECT_THROW(SettingsOf(algo, {bad}), Error) << bad;
+}
+
+// By the book: plain loops in double. -----------------------------------------------------------------------
+
+using Numbers = std::vector<double>;
+
+// One step of one environment. After the last step of an episode, next_obs is the episode's own.
+struct PlainStep {
+  Numbers obs, next_obs;
+  int action = 0;
+  double reward = 0;
+  bool terminated = false, truncated = false;
+};
+
+// Environments first_env, first_env + 1, ... of a run.
+class PlainEnvs {
+ public:
+  PlainEnvs(const EnvEntry& env, int envs, int first_env)
+      : batch_(env.make(envs)), first_env_(static_cast<std::uint32_t>(first_env)) {
+    batch_->Reset(AlgorithmRun::kSeed, Purpose::kEnvReset, first_env_);
+  }
+
+  // Steps each environment with choose(obs, draws of its action).
+  template <class Choose>
+  std::vector<PlainStep> Step(Choose&& choose) {
+    std::vector<PlainStep> steps(static_cast<std::size_t>(batch_->size()));
+    std::vector<float> actions;
+    for (std::size_t b = 0; b < steps.size(); ++b) {
+      const auto env = first_env_ + static_cast<std::uint32_t>(b);
+      steps[b].obs = Observation(batch_->obs(), b);
+      steps[b].action = choose(
+          steps[b].obs, Philox(AlgorithmRun::kSeed, StreamCounter(Purpose::kAction, env, step_number_, 0)));
+      actions.push_back(static_cast<float>(steps[b].action));
+    }
+    batch_->Step(actions);
+    ++step_number_;
+    for (std::size_t b = 0; b < steps.size(); ++b) {
+      steps[b].reward = batch_->rewards()[b];
+      steps[b].terminated = batch_->terminated()[b] != 0;
+      steps[b].truncated = batch_->truncated()[b] != 0;
+      const bool ended = steps[b].terminated || steps[b].truncated;
+      steps[b].next_obs = Observation(ended ? batch_->final_obs() : batch_->obs(), b);
+    }
+    return steps;
+  }
+
+ private:
+  Numbers Observation(std::span<const float> obs, std::size_t b) const {
+    Numbers numbers;
+    for (std::size_t i = b; i < obs.size(); i += static_cast<std::size_t>(batch_->size())) {
+      numbers.push_back(obs[i]);
+    }
+    return numbers;
+  }
+
+  std::unique_ptr<EnvBatch> batch_;
+  std::uint32_t first_env_;
+  std::uint64_t step_number_ = 0;
+};
+
+// A tower of tanh or relu layers, in a parameter buffer as the network lays it out.
+class PlainTower {
+ public:
+  PlainTower(const Network& network, std::size_t index) {
+    const TowerSpec& spec = network.spec().towers[index];
+    relu_ = spec.activation == Activation::kRelu;
+    CHECK(relu_ || spec.activation == Activation::kTanh);
+    const auto tensor = [&](const std::string& name) {
+      const auto& all = network.layout().tensors();
+      const auto found = std::ranges::find(all, name, &TensorInfo::name);
+      CHECK(found != all.end());
+      return *found;
+    };
+    int inputs = spec.inputs;
+    for (std::size_t l = 0; l <= spec.hidden.size(); ++l) {
+      const bool head = l == spec.hidden.size();
+      const std::string scope = spec.name + (head ? "/head" : fmt::format("/{}", l));
+      layers_.push_back({.inputs = inputs,
+                         .outputs = head ? spec.outputs : spec.hidden[l],
+                         .head = head,
+                         .weight = tensor(scope + "/weight"),
+                         .bias = tensor(scope + "/bias").offset});
+      inputs = layers_.back().outputs;
+    }
+  }
+
+  Numbers Forward(const Numbers& params, const Numbers& x) const { return Activations(params, x).back(); }
+
+  // Adds sum_i d_out[i] * (gradient of output i at x with respect to the parameters).
+  void AddGradient(const Numbers& params, const Numbers& x, const Numbers& d_out, Numbers& gradient) const {
+    const std::vector<Numbers> y = Activations(params, x);
+    Numbers dz = d_out;
+    for (std::size_t l = layers_.size(); l-- > 0;) {
+      const Layer& layer = layers_[l];
+      Numbers dx(static_cast<std::size_t>(layer.inputs), 0.0);
+      for (int o = 0; o < layer.outputs; ++o) {
+        gradient[layer.bias + o] += dz[o];
+        for (int i = 0; i < layer.inputs; ++i) {
+          gradient[layer.Weight(i, o)] += dz[o] * y[l][i];
+          dx[i] += dz[o] * params[layer.Weight(i, o)];
+        }
+      }
+      if (l == 0) return;
+      for (int i = 0; i < layer.inputs; ++i) {
+        dx[i] *= relu_ ? (y[l][i] > 0 ? 1.0 : 0.0) : 1 - y[l][i] * y[l][i];
+      }
+      dz = dx;
+    }
+  }
+
+ private:
+  struct Layer {
+    int inputs, outputs;
+    bool head;
+    TensorInfo weight;
+    std::size_t bias;
+    std::size_t Weight(int in, int out) const {
+      return weight.offset + (head ? ElementIndex(weight, out, in) : ElementIndex(weight, in, out));
+    }
+  };
+
+  // The input, and what each layer makes of it.
+  std::vector<Numbers> Activations(const Numbers& params, const Numbers& x) const {
+    std::vector<Numbers> y = {x};
+    for (const Layer& layer : layers_) {
+      Numbers out;
+      for (int o = 0; o < layer.outputs; ++o) {
+        double sum = params[layer.bias + o];
+        for (int i = 0; i < layer.inputs; ++i) sum += params[layer.Weight(i, o)] * y.back()[i];
+        out.push_back(layer.head ? sum : relu_ ? std::max(sum, 0.0) : std::tanh(sum));
+      }
+      y.push_back(out);
+    }
+    return y;
+  }
+
+  bool relu_ = false;
+  std::vector<Layer> layers_;
+};
+
+inline Numbers Softmax(const Numbers& logits) {
+  Numbers p;
+  for (const double logit : logits) p.push_back(std::exp(logit - *std::ranges::max_element(logits)));
+  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+// The first action whose cumulative probability exceeds the draw.
+inline int SampleAction(const Numbers& p, const PhiloxBlock& draws) {
+  double left = ToUniform(draws[0]);
+  for (std::size_t a = 0; a + 1 < p.size(); ++a) {
+    left -= p[a];
+    if (left < 0) return static_cast<int>(a);
+  }
+  return static_cast<int>(p.size()) - 1;
+}
+
+inline Numbers ToNumbers(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+// Tensor by tensor: both have moved, and differ by less than a ten-thousandth of the largest move.
+inline void ExpectSameMove(const AlgorithmRun& run, const std::vector<float>& found,
+                           const Numbers& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const TensorInfo& tensor : run.network().layout().tensors()) {
+    double furthest = 0, difference = 0;
+    for (std::size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      furthest = std::max(furthest, std::abs(expected[i] - run.initial()[i]));
+      difference = std::max(difference, std::abs(expected[i] - found[i]));
+    }
+    EXPECT_GT(furthest, 1e-2) << tensor.name << " has hardly moved: the comparison would mean little";
+    EXPECT_LE(difference, 1e-4 * furthest) << tensor.name;
+  }
+}
+
+}  // namespace trireme

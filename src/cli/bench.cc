@@ -1,0 +1,225 @@
+// `trireme bench speedup`: the same training with 1, 2, 4, ... workers, and what the others bring against 1.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/config.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "base/system.h"
+#include "cli/commands.h"
+#include "cli/run_flags.h"
+#include "train/run_config.h"
+#include "train/run_folder.h"
+#include "train/speedup.h"
+#include "train/trainer.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SpeedupFlags : RunFlags {  // `workers` is a list here
+  std::optional<std::string> repeats;
+  std::string straggler, out;
+  bool json = false;
+};
+
+struct SpeedupConfig {
+  std::vector<int> workers;
+  int repeats = 3;
+
+  void Fields(ConfigFields& field) {
+    field("workers", workers, "numbers of workers to measure", Between(1, 64));
+    field("repeats", repeats, "runs for each number of workers", Between(1, 1000));
+  }
+};
+
+// A folder that is gone at the end of the scope, however that comes.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(fs::path path) : path_(std::move(path)) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The settings of the measured runs. What is measured should be training: no checkpoints on the way and,
+// unless the way to a target is the question, no evaluations but the one every run ends with, which is kept
+// to one episode.
+std::unique_ptr<RunSettings> SettingsOfRuns(const SpeedupFlags& flags, int workers) {
+  RunFlags run_flags = flags;
+  run_flags.workers = fmt::format("{}", workers);
+  auto settings = SettingsOfNewRun(run_flags);
+  settings->Resolve();
+  RunConfig& run = settings->run;
+  run.checkpoint_every_s = 1e9;
+  if (!run.stop_at_target) {
+    run.eval_every = 0;
+    run.eval_episodes = 1;
+  }
+  return settings;
+}
+
+SpeedupConfig ReadConfig(const SpeedupFlags& flags) {
+  for (const std::string& assignment : flags.assignments) {
+    if (Trim(std::string_view(assignment).substr(0, assignment.find('='))) == "workers") {
+      Fail("--set {}: the numbers of workers are chosen by --workers, as in --workers 1,2,4", assignment);
+    }
+  }
+  SpeedupConfig config;
+  ConfigFields fields;
+  fields.Add(config);
+  if (flags.repeats) fields.Set("repeats", *flags.repeats, "--repeats");
+  if (!flags.workers) {
+    const RunConfig run = SettingsOfRuns(flags, 1)->run;
+    const std::optional<int> most = run.asynchronous()     ? std::nullopt
+                                    : run.store == "local" ? std::optional(1)
+                                                           : std::optional(run.shards);
+    config.workers = DefaultWorkerCounts(UsableProcessors(), most);
+    return config;
+  }
+  fields.Set("workers", *flags.workers, "--workers");
+  if (config.workers.empty()) Fail("--workers {}: say how many, as in --workers 1,2,4", *flags.workers);
+  std::ranges::sort(config.workers);
+  if (std::ranges::adjacent_find(config.workers) != config.workers.end()) {
+    Fail("--workers {}: give each number once", *flags.workers);
+  }
+  return config;
+}
+
+Straggler ReadStraggler(const SpeedupFlags& flags, const std::vector<int>& counts) {
+  const Straggler straggler = ParseStraggler(flags.straggler, 64);
+  if (straggler.worker >= counts.front()) {
+    Fail(
+        "--straggler {}: among {} {} there is no worker {} (they count from 0): choose larger --workers, "
+        "{} for example, or worker=0",
+        flags.straggler, counts.front(), counts.front() == 1 ? "worker" : "workers", straggler.worker,
+        std::bit_ceil(static_cast<unsigned>(straggler.worker) + 1));
+  }
+  return straggler;
+}
+
+TrainResult RunOnce(const RunSettings& settings, const fs::path& below, const Straggler& straggler,
+                    const std::atomic<bool>& stop) {
+  const ScratchFolder scratch(below / "run.tmp");
+  const RunFolder folder = RunFolder::Create(scratch.path(), "", settings.fields.ToToml());
+  return Train(settings, folder,
+               {.json = true,
+                .started_s = MonotonicSeconds(),
+                .started_cpu_s = CpuSeconds(),
+                .straggler = straggler,
+                .stop = &stop});
+}
+
+// The first run of a process pays for what later ones find ready (generated kernels, memory), so one
+// iteration goes before all that is measured.
+void WarmUp(const SpeedupFlags& flags, int workers, const fs::path& below, const std::atomic<bool>& stop) {
+  const auto settings = SettingsOfRuns(flags, workers);
+  settings->run.steps = 1;
+  settings->run.eval_episodes = 1;
+  RunOnce(*settings, below, {}, stop);
+}
+
+int RunSpeedup(const SpeedupFlags& flags) {
+  const SpeedupConfig config = ReadConfig(flags);
+  const Straggler straggler = ReadStraggler(flags, config.workers);
+  std::vector<std::unique_ptr<RunSettings>> settings;  // of each number of workers
+  for (const int workers : config.workers) settings.push_back(SettingsOfRuns(flags, workers));
+  const RunConfig run = settings.front()->run;
+  const SpeedupQuestion question{.env = run.env,
+                                 .algo = run.algo,
+                                 .store = run.store,
+                                 .asynchronous = run.asynchronous(),
+                                 .steps = run.steps,
+                                 .target = run.stop_at_target ? std::optional(run.target) : std::nullopt,
+                                 .seed = run.seed,
+                                 .repeats = config.repeats,
+                                 .processors = UsableProcessors(),
+                                 .straggler = straggler};
+
+  // Claimed like the folder of a run, but it is none: nothing in it can be resumed.
+  const fs::path out =
+      RunFolder::Create(flags.out, fmt::format("{}-{}-{}-speedup", run.env, run.algo, run.store),
+                        settings.front()->fields.ToToml())
+          .path();
+  std::error_code error;
+  fs::rename(out / "config.toml", out / "settings.toml", error);
+  if (error) Fail("cannot write {}: {}", (out / "settings.toml").string(), error.message());
+  const std::atomic<bool>& stop = StopOnSignals();
+  WarmUp(flags, config.workers.front(), out, stop);
+
+  // Alternately, so that what changes on the machine meanwhile touches all numbers of workers alike.
+  std::vector<RunFacts> runs;
+  const std::size_t wanted = settings.size() * static_cast<std::size_t>(config.repeats);
+  while (runs.size() < wanted && !stop) {
+    RunSettings& next = *settings[runs.size() % settings.size()];
+    if (question.target) next.run.seed = question.seed + runs.size() / settings.size();
+    TrainResult result = RunOnce(next, out, straggler, stop);
+    if (result.interrupted) break;
+    runs.push_back(std::move(result.facts));
+    if (!flags.json) {
+      fmt::print(stderr, "run {} of {}: {} {}, {:.2f} s\n", runs.size(), wanted, next.run.workers,
+                 next.run.workers == 1 ? "worker" : "workers", runs.back().wall_s);
+    }
+  }
+
+  const bool interrupted = runs.size() < wanted;
+  const SpeedupReport report = MakeSpeedupReport(question, std::move(runs), interrupted);
+  const std::string json = SpeedupJson(report);
+  WriteFileAtomically(out / "speedup.json", fmt::format("{}\n", json));
+  WriteFileAtomically(out / "speedup.svg", SpeedupPlot(report).ToSvg());
+  if (flags.json) {
+    fmt::print("{}\n", json);
+  } else {
+    fmt::print("{}picture: {}\n", SpeedupTable(report), (out / "speedup.svg").string());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command AddBenchCommand(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure what parallelism brings");
+  bench->require_subcommand(1);
+  CLI::App* command = bench->add_subcommand("speedup", "Train with 1, 2, 4, ... workers and compare");
+  auto flags = std::make_shared<SpeedupFlags>();
+  command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
+  command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
+  command->add_option("--store", flags->store,
+                      "where parameters live: local, allreduce, or shared (asynchronous)");
+  command->add_option("--workers", flags->workers,
+                      "numbers of workers, as in 1,2,4 (1, 2, 4, ... up to twice the processors)");
+  command->add_option("--steps", flags->steps, "environment steps of each run; with --target, at most");
+  command->add_option("--target", flags->target,
+                      "measure the time to this mean return, over seeds SEED, SEED+1, ...");
+  command->add_option("--seed", flags->seed, "seed of the runs, or of the first with --target");
+  command->add_option("--repeats", flags->repeats, "runs for each number of workers (3)");
+  command->add_option("--straggler", flags->straggler,
+                      "slow one worker down to see the effect: worker=0,factor=5");
+  command->add_option("--config", flags->config, "settings from a TOML file, over the preset's");
+  command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--out", flags->out, "folder for table and picture (a fresh one below runs/)");
+  command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
+  command->footer("docs/speedup.md says what the columns mean.");
+  return [flags] { return RunSpeedup(*flags); };
+}
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#include "cli/run_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+
+#include "base/file.h"
+#include "base/parse.h"
+
+namespace trireme {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+
+extern "C" void RequestStop(int signal) {
+  stop_requested.store(true);
+  std::signal(signal, SIG_DFL);
+}
+
+// The store decides which preset applies, so it is looked for before the rest; empty: not chosen.
+std::string ChosenStore(const RunFlags& flags, const std::string& config) {
+  std::string store = flags.store.value_or(ReadTomlText(config, "store", flags.config));
+  for (const std::string& assignment : flags.assignments) {
+    const std::size_t equals = assignment.find('=');
+    if (equals != std::string::npos && Trim(std::string_view(assignment).substr(0, equals)) == "store") {
+      store = Trim(std::string_view(assignment).substr(equals + 1));
+    }
+  }
+  return store;
+}
+
+}  // namespace
+
+void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
+  const auto apply = [&](const char* name, const std::optional<std::string>& value) {
+    if (value) settings.fields.Set(name, *value, fmt::format("--{}", name));
+  };
+  apply("workers", flags.workers);
+  apply("store", flags.store);
+  apply("steps", flags.steps);
+  apply("seed", flags.seed);
+  if (flags.target) {
+    apply("target", flags.target);
+    settings.run.stop_at_target = true;
+  }
+  std::set<std::string_view> keys;
+  for (const std::string& assignment : flags.assignments) {
+    const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));
+    if (key == "env" || key == "algo") Fail("--set {}: {} is chosen by --{}", assignment, key, key);
+    if (!keys.insert(key).second) Fail("--set {}: {} was set before: give each key once", assignment, key);
+    settings.fields.ApplyAssignment(assignment, "--set");
+  }
+}
+
+std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
+  const std::string text = flags.config.empty() ? "" : ReadFile(flags.config);
+  std::string env = flags.env.empty() ? ReadTomlText(text, "env", flags.config) : flags.env;
+  std::string algo = flags.algo.empty() ? ReadTomlText(text, "algo", flags.config) : flags.algo;
+  if (env.empty()) Fail("say which environment: --env NAME (`trireme envs` lists them)");
+  if (algo.empty()) algo = "ppo";
+  std::string store = ChosenStore(flags, text);
+  for (const System& system : kSystems) {
+    if (system.name != algo) continue;
+    if (!store.empty() && store != system.store) {
+      Fail("--algo {} is {} with --store {}: leave out --store, or say --algo {}", algo, system.algo,
+           system.store, system.algo);
+    }
+    algo = system.algo;
+    store = system.store;
+  }
+  if (store.empty()) store = RunConfig().store;
+  auto settings = std::make_unique<RunSettings>(env, algo, store);
+  settings->fields.ApplyToml(text, flags.config);
+  settings->run.env = env;
+  settings->run.algo = algo;
+  settings->run.store = store;
+  ApplyFlags(flags, *settings);
+  return settings;
+}
+
+Straggler ParseStraggler(const std::string& text, int workers) {
+  Straggler straggler;
+  if (text.empty()) return straggler;
+  ConfigFields fields;
+  fields("worker", straggler.worker, "which one", Between(-1, workers - 1));
+  fields("factor", straggler.factor, "how many times slower", Between(1, 1e6));
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    fields.ApplyAssignment(rest.substr(0, comma), "--straggler");
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (straggler.worker < 0) Fail("--straggler {}: say which worker, as in worker=1,factor=5", text);
+  return straggler;
+}
+
+const std::atomic<bool>& StopOnSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, RequestStop);
+  return stop_requested;
+}
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// What the commands that start runs share: their flags, the settings these flags make, and a clean end on
+// signals.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/run_config.h"
+#include "train/trainer.h"
+
+namespace trireme {
+
+// As typed. What is absent leaves the setting to the config file, the preset or the default.
+struct RunFlags {
+  std::string env, algo, config;
+  std::optional<std::string> workers, store, steps, target, seed;
+  std::vector<std::string> assignments;  // of --set
+};
+
+// Flags and --set, over what the settings hold already. Throws Error.
+void ApplyFlags(const RunFlags& flags, RunSettings& settings);
+
+// Defaults < preset < --config < flags < --set. Not resolved yet. Throws Error.
+std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags);
+
+// "worker=3,factor=5" in a run of `workers`; empty: none. Throws Error.
+Straggler ParseStraggler(const std::string& text, int workers);
+
+// From this call on the first SIGINT, SIGTERM or SIGHUP sets the flag it returns, which asks for a clean end;
+// a second one ends the process at once.
+const std::atomic<bool>& StopOnSignals();
+
+}  // namespace trireme

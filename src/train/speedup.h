@@ -1,0 +1,94 @@
+// What more workers bring: from the results of runs with 1, 2, 4, ... workers to a table, a picture and JSON.
+//
+// Speed-up of m workers, T(m) and R(m) being medians over the runs with m workers:
+//
+//   fixed steps, in step        T(1) / T(m)   T: wall time; the same steps, the same result bit for bit
+//   fixed steps, asynchronous   R(m) / R(1)   R: steps/s; workers end a little after the given steps
+//   to a target, both           T(1) / T(m)   T: wall time to the target, infinite where it was not reached
+//
+// Efficiency is speed-up / m. "Kept" is the share of the sum of the workers' own rates that the run reached:
+//
+//   kept = steps/s / sum over workers (their steps / their busy time)
+//
+// Workers that wait for each other, for example for a slow one, lower it.
+//
+// Pure functions, no threads, no files. A figure that is not known is NaN here, "-" in the table and null in
+// JSON.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "metrics/plot.h"
+#include "metrics/report.h"
+#include "train/trainer.h"
+
+namespace trireme {
+
+// What was asked.
+struct SpeedupQuestion {
+  std::string env;
+  std::string algo;
+  std::string store;
+  bool asynchronous = false;
+  std::int64_t steps = 0;        // of each run; with a target, at most
+  std::optional<double> target;  // measure the time to this return instead
+  std::uint64_t seed = 1;        // of all runs; with a target, of the first, and one more for each repeat
+  int repeats = 3;
+  int processors = 1;  // that the process may use
+  Straggler straggler = {};
+};
+
+// The runs with one number of workers; each figure is the median of theirs.
+struct SpeedupRow {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  int workers = 0;
+  int runs = 0;
+  int reached = 0;               // of the runs; without a target 0
+  bool over_processors = false;  // more workers than processors
+  double wall_s = kUnknown;
+  double time_to_target_s = kUnknown;  // infinite when half of the runs or more did not reach it
+  double cpu_s = kUnknown;
+  double steps_per_s = kUnknown;
+  double speedup = kUnknown;  // unknown without runs of 1 worker
+  double efficiency = kUnknown;
+  double kept = kUnknown;
+  double idle = kUnknown;  // idle / (idle + busy), over all workers
+  double bytes_per_step = kUnknown;
+  double messages_per_step = kUnknown;
+  double staleness_mean = kUnknown;  // asynchronous only
+};
+
+struct SpeedupReport {
+  SpeedupQuestion question;
+  std::vector<RunFacts> runs;    // in the order they were made
+  std::vector<SpeedupRow> rows;  // ascending by workers
+  bool interrupted = false;      // some runs are missing
+};
+
+// 1, 2, 4, ... up to twice the processors; when `shards` is given (workers in step), at most that many.
+std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> shards);
+
+// The middle value, or the mean of the two middle ones; NaN values do not count. NaN when there is none.
+double Median(std::vector<double> values);
+
+// Groups the runs by their number of workers.
+SpeedupReport MakeSpeedupReport(const SpeedupQuestion& question, std::vector<RunFacts> runs,
+                                bool interrupted);
+
+// A heading, one line per row and lines that say what there is to know about them; each ends in a newline.
+std::string SpeedupTable(const SpeedupReport& report);
+
+// Speed-up over workers against the ideal line; what was measured with more workers than processors is a
+// series of its own.
+LinePlot SpeedupPlot(const SpeedupReport& report);
+
+// One JSON object on one line. docs/speedup.md describes it.
+std::string SpeedupJson(const SpeedupReport& report);
+
+}  // namespace trireme
