@@ -69,6 +69,19 @@ TEST(A2c, LearningRatesFollowTheirSchedule) {
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(rows[i].Get("learning_rate"), 0.01 * (1 - 0.05 * i), 1e-9);
 }
 
+// At the end of the run both rates are zero.
+TEST(A2c, RateOfTheValueFollowsTheSchedule) {
+  const Assignments assignments = {"envs=8", "rounds=1", "hidden=[8]", "value_learning_rate=0.01"};
+  const AlgorithmRun run("a2c", "CartPole-v1", assignments);
+  EXPECT_NE(run.Iterate(1, 9, 10).params, run.initial());
+  EXPECT_EQ(run.Iterate(1, 10, 11).params, run.initial());
+}
+
+TEST(A2c, ActsWithoutExploring) {
+  ExpectGreedyActions("a2c", "Acrobot-v1", {"hidden=[16]"});
+  ExpectGreedyActions("a2c", "Acrobot-v1", {"hidden=[16]", "shared_tower=true"});
+}
+
 TEST(A2c, DivergenceIsAnErrorThatSaysWhatToDo) {
   for (const char* normalise : {"normalise_advantages=false", "normalise_advantages=true"}) {
     ExpectDivergenceIsAnError("a2c", {"envs=8", "horizon=8", "rounds=1", "hidden=[8]", normalise});
@@ -95,8 +108,7 @@ TEST(A2cSettings, RefusesValuesOutOfRange) {
   EXPECT_THROW(SettingsOf("a2c", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
 }
 
-// One round by hand.
-// -----------------------------------------------------------------------------------------
+// ---- One round by hand ----
 
 struct RoundCase {
   const char* name;
@@ -124,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, A2cRound, testing::ValuesIn(kRoundCases),
                          [](const auto& info) { return info.param.name; });
 
 constexpr int kEnvs = 8;
-constexpr double kGamma = 0.9, kValueCoef = 0.7, kRate = 0.3, kValueRate = 0.2;
+constexpr double kGamma = 0.9, kValueCoef = 0.7, kRate = 30, kValueRate = 7;
 
 // The return from step t of `steps` (of one environment, in order) by its definition. With the n-step returns
 //   G(n) = r_t + gamma r_{t+1} + ... + gamma^{n-1} r_{t+n-1} + gamma^n v(s_{t+n})

@@ -110,6 +110,7 @@ class AlgorithmRun {
     std::string schedule = "";
     int shards = 1;  // of each worker
     bool share_moments = false;
+    int first = 0;  // iteration
   };
   struct AsynchronousOutcome {
     std::vector<float> params;  // as the workers have left them
@@ -130,7 +131,7 @@ class AlgorithmRun {
         const auto store = MakeSharedStore(shared, rank, schedule ? &*schedule : nullptr);
         const auto algorithm = Make(*store, how.shards, rank * how.shards, how.shards);
         ThreadCommunicator(group, rank).Barrier();  // so that all are there when the first one starts
-        Work(*algorithm, *store, 0, how.iterations[rank], all.workers[rank]);
+        Work(*algorithm, *store, how.first, how.first + how.iterations[rank], all.workers[rank]);
         if (schedule) schedule->Leave(rank);
         all.staleness[rank] = store->staleness();
         StateWriter state;
@@ -155,6 +156,17 @@ class AlgorithmRun {
     MetricRow row;
     Make(*store, 1, 0, 1)->Iterate(0, row);
     return row;
+  }
+
+  // What the initial policy does without exploring. obs: [n, obs].
+  std::vector<float> Act(std::span<const float> obs) const {
+    ThreadGroup group(1);
+    ThreadCommunicator comm(group, 0);
+    const auto store = MakeAllReduceStore(comm, settings_->optimizer(), initial_);
+    const std::size_t n = obs.size() / env_.spec.obs_size;
+    std::vector<float> actions(n * env_.spec.action.size());
+    Make(*store, 1, 0, 1)->Act(obs, static_cast<int>(n), actions);
+    return actions;
   }
 
  private:
@@ -190,7 +202,7 @@ class AlgorithmRun {
   std::vector<float> initial_;
 };
 
-// What must hold for every algorithm, with any settings. ----------------------------------------------------
+// ---- What must hold for every algorithm, with any settings ----
 
 struct RunCase {
   const char* name;
@@ -274,7 +286,7 @@ inline void ExpectOutOfRange(const std::string& algo, const std::vector<const ch
   for (const char* bad : assignments) EXPECT_THROW(SettingsOf(algo, {bad}), Error) << bad;
 }
 
-// By the book: plain loops in double. -----------------------------------------------------------------------
+// ---- By the book: plain loops in double ----
 
 using Numbers = std::vector<double>;
 
@@ -430,7 +442,31 @@ inline int SampleAction(const Numbers& p, const PhiloxBlock& draws) {
   return static_cast<int>(p.size()) - 1;
 }
 
+// The first of the highest.
+inline int BestAction(const Numbers& values) {
+  return static_cast<int>(std::ranges::max_element(values) - values.begin());
+}
+
 inline Numbers ToNumbers(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+// With as many observations as may be asked for at once; `tower` holds the values to choose by.
+inline void ExpectGreedyActions(const std::string& algo, const std::string& env,
+                                const Assignments& assignments) {
+  const AlgorithmRun run(algo, env, assignments);
+  const PlainTower tower(run.network(), 0);
+  RandomStream random(1, Purpose::kTest, 0, 0);
+  std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * run.env().spec.obs_size);
+  for (float& value : obs) value = static_cast<float>(random.NextNormal());
+  const std::vector<float> actions = run.Act(obs);
+  std::vector<float> expected;
+  for (auto at = obs.begin(); at != obs.end(); at += run.env().spec.obs_size) {
+    Numbers values = tower.Forward(ToNumbers(run.initial()), Numbers(at, at + run.env().spec.obs_size));
+    values.resize(run.env().spec.action.choices);
+    expected.push_back(static_cast<float>(BestAction(values)));
+  }
+  EXPECT_EQ(actions, expected);
+  EXPECT_NE(*std::ranges::min_element(expected), *std::ranges::max_element(expected));
+}
 
 // Tensor by tensor: both have moved, and differ by less than a ten-thousandth of the largest move.
 inline void ExpectSameMove(const AlgorithmRun& run, const std::vector<float>& found,

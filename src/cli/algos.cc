@@ -7,33 +7,61 @@
 #include "train/run_config.h"
 
 namespace trireme {
+namespace {
+
+void ListAlgorithms() {
+  for (const AlgorithmEntry& entry : AllAlgorithms()) {
+    fmt::print("{:<10} {}\n", entry.name, entry.help);
+    fmt::print("{:<10} actions: {}{}{}\n", "", entry.discrete ? "discrete" : "",
+               entry.discrete && entry.continuous ? ", " : "", entry.continuous ? "continuous" : "");
+    fmt::print("{:<10} metrics: {}\n", "", entry.metrics);
+  }
+  for (const System& system : kSystems) {
+    fmt::print("{:<10} {}: {} with --store {}\n", system.name, system.help, system.algo, system.store);
+  }
+  fmt::print("\nThe settings of one: trireme algos NAME\n");
+}
+
+void PrintSettings(const std::string& name, bool markdown) {
+  const std::unique_ptr<AlgorithmSettings> algorithm = FindAlgorithm(name).make_settings();
+  RunConfig run;
+  ConfigFields fields;
+  fields.Add(run);
+  fields.Add(*algorithm);
+  fmt::print("{}", markdown ? fields.ToMarkdown() : fields.Help());
+}
+
+// The settings of all runs once, then those of each algorithm.
+void PrintAllSettings() {
+  RunConfig run;
+  ConfigFields of_runs;
+  of_runs.Add(run);
+  fmt::print("## Every run\n\n{}", of_runs.ToMarkdown());
+  for (const AlgorithmEntry& entry : AllAlgorithms()) {
+    const std::unique_ptr<AlgorithmSettings> algorithm = entry.make_settings();
+    ConfigFields fields;
+    fields.Add(*algorithm);
+    fmt::print("\n## {}: {}\n\n{}", entry.name, entry.help, fields.ToMarkdown());
+  }
+}
+
+}  // namespace
 
 Command AddAlgosCommand(CLI::App& app) {
   CLI::App* command = app.add_subcommand("algos", "List the algorithms, or the settings of one");
   auto name = std::make_shared<std::string>();
   auto markdown = std::make_shared<bool>(false);
   command->add_option("name", *name, "show the settings of this algorithm");
-  command->add_flag("--markdown", *markdown, "as a Markdown table");
+  command->add_flag("--markdown", *markdown,
+                    "as Markdown tables; without a name, all settings of all algorithms");
   return [name, markdown] {
-    if (name->empty()) {
-      for (const AlgorithmEntry& entry : AllAlgorithms()) {
-        fmt::print("{:<8} {}\n", entry.name, entry.help);
-        fmt::print("{:<8} actions: {}{}{}\n", "", entry.discrete ? "discrete" : "",
-                   entry.discrete && entry.continuous ? ", " : "", entry.continuous ? "continuous" : "");
-        fmt::print("{:<8} metrics: {}\n", "", entry.metrics);
-      }
-      for (const System& system : kSystems) {
-        fmt::print("{:<8} {}: {} with --store {}\n", system.name, system.help, system.algo, system.store);
-      }
-      fmt::print("\nThe settings of one: trireme algos NAME\n");
-      return 0;
+    if (!name->empty()) {
+      PrintSettings(*name, *markdown);
+    } else if (*markdown) {
+      PrintAllSettings();
+    } else {
+      ListAlgorithms();
     }
-    const std::unique_ptr<AlgorithmSettings> algorithm = FindAlgorithm(*name).make_settings();
-    RunConfig run;
-    ConfigFields fields;
-    fields.Add(run);
-    fields.Add(*algorithm);
-    fmt::print("{}", *markdown ? fields.ToMarkdown() : fields.Help());
     return 0;
   };
 }

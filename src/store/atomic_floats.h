@@ -6,11 +6,11 @@
 // buffers where it can be vectorised.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -29,29 +29,23 @@ class AtomicFloats {
   // Copies from and to [begin, begin + values.size()). Requires an even `begin`.
   void Load(std::size_t begin, std::span<float> values) const {
     CHECK(begin % 2 == 0 && begin + values.size() <= size_);
-    const std::atomic<std::uint64_t>* from = words_.get() + begin / 2;
     const std::size_t pairs = values.size() / 2;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      const Pair pair = std::bit_cast<Pair>(from[i].load(std::memory_order_relaxed));
-      values[2 * i] = pair[0];
-      values[2 * i + 1] = pair[1];
-    }
+    LoadWords(begin / 2, pairs, values.data());
     if (values.size() % 2 != 0) {
-      values[2 * pairs] = std::bit_cast<Pair>(from[pairs].load(std::memory_order_relaxed))[0];
+      float last[2];
+      LoadWords(begin / 2 + pairs, 1, last);
+      values[2 * pairs] = last[0];
     }
   }
   // An odd count may only end at the end of the array.
   void Store(std::size_t begin, std::span<const float> values) {
     CHECK(begin % 2 == 0 && begin + values.size() <= size_);
-    std::atomic<std::uint64_t>* to = words_.get() + begin / 2;
     const std::size_t pairs = values.size() / 2;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      to[i].store(std::bit_cast<std::uint64_t>(Pair{values[2 * i], values[2 * i + 1]}),
-                  std::memory_order_relaxed);
-    }
+    StoreWords(begin / 2, pairs, values.data());
     if (values.size() % 2 != 0) {
       CHECK(begin + values.size() == size_);
-      to[pairs].store(std::bit_cast<std::uint64_t>(Pair{values[2 * pairs], 0.0f}), std::memory_order_relaxed);
+      const float last[2] = {values[2 * pairs], 0.0f};
+      StoreWords(begin / 2 + pairs, 1, last);
     }
   }
 
@@ -59,24 +53,51 @@ class AtomicFloats {
   // are always of one and the same store. Here `begin` counts pairs.
   void LoadPairs(std::size_t begin, std::span<float> first, std::span<float> second) const {
     CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
-    const std::atomic<std::uint64_t>* from = words_.get() + begin;
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      const Pair pair = std::bit_cast<Pair>(from[i].load(std::memory_order_relaxed));
-      first[i] = pair[0];
-      second[i] = pair[1];
+    float block[2 * kBlock];
+    for (std::size_t at = 0; at < first.size(); at += kBlock) {
+      const std::size_t count = std::min(kBlock, first.size() - at);
+      LoadWords(begin + at, count, block);
+      for (std::size_t i = 0; i < count; ++i) {
+        first[at + i] = block[2 * i];
+        second[at + i] = block[2 * i + 1];
+      }
     }
   }
   void StorePairs(std::size_t begin, std::span<const float> first, std::span<const float> second) {
     CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
-    std::atomic<std::uint64_t>* to = words_.get() + begin;
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      to[i].store(std::bit_cast<std::uint64_t>(Pair{first[i], second[i]}), std::memory_order_relaxed);
+    float block[2 * kBlock];
+    for (std::size_t at = 0; at < first.size(); at += kBlock) {
+      const std::size_t count = std::min(kBlock, first.size() - at);
+      for (std::size_t i = 0; i < count; ++i) {
+        block[2 * i] = first[at + i];
+        block[2 * i + 1] = second[at + i];
+      }
+      StoreWords(begin + at, count, block);
     }
   }
 
  private:
-  using Pair = std::array<float, 2>;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  static constexpr std::size_t kBlock = 256;
+
+  // `count` words, two floats each. Unrolled: one move after the other, without a loop's bookkeeping between.
+  void LoadWords(std::size_t begin, std::size_t count, float* to) const {
+    const std::atomic<std::uint64_t>* from = words_.get() + begin;
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t word = from[i].load(std::memory_order_relaxed);
+      std::memcpy(to + 2 * i, &word, sizeof word);
+    }
+  }
+  void StoreWords(std::size_t begin, std::size_t count, const float* from) {
+    std::atomic<std::uint64_t>* to = words_.get() + begin;
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t word;
+      std::memcpy(&word, from + 2 * i, sizeof word);
+      to[i].store(word, std::memory_order_relaxed);
+    }
+  }
 
   std::size_t size_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> words_;
