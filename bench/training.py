@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Figures of whole training runs: time to target on CartPole, speed-up of two workers and start-up.
+"""Figures of whole training runs: time to target on CartPole, two workers against one, stragglers, what the shared store
+costs, and start-up.
 
     bench/training.py [build/trireme]
 
@@ -13,51 +14,90 @@ import sys
 import tempfile
 import time
 
-PRESET_SEEDS = range(1, 11)
-# A problem with enough work between two exchanges of gradients to be worth two processors.
-SPEEDUP = ["--env", "CartPole-v1", "--steps", "500000", "--set", "envs=256", "--set", "horizon=64", "--set", "epochs=4",
-           "--set", "minibatches=4", "--set", "hidden=128,128", "--set", "eval_every=0", "--set", "eval_episodes=1"]
+SEEDS = range(1, 11)
+REPEATS = 7
+NO_EVALUATION = ["--set", "eval_every=0", "--set", "eval_episodes=1"]
+# Seconds from the start of the process to an evaluation of 475.
+TIME_BARS = {"ppo": 0.5, "a2c": 1.5, "a3c": 1.5, "dqn": 3, "async_dqn": 3}
+# In step, a problem with enough work between two exchanges of gradients to be worth two processors.
+PPO = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "500000", "--set", "envs=256", "--set", "horizon=64", "--set",
+       "epochs=4", "--set", "minibatches=4", "--set", "hidden=128,128", *NO_EVALUATION]
+# Asynchronous: the presets as they are.
+A3C = ["--env", "CartPole-v1", "--algo", "a3c", "--steps", "1000000", *NO_EVALUATION]
+ASYNC_DQN = ["--env", "CartPole-v1", "--algo", "async_dqn", "--steps", "200000", *NO_EVALUATION]
 
 
-def train(trireme, *arguments):
-    """The result of one run, and how long its process took."""
+def run(trireme, *arguments):
+    """The last line of a command that prints JSON."""
     folder = tempfile.mkdtemp()
     try:
-        started = time.monotonic()
-        run = subprocess.run([trireme, "train", "--algo", "ppo", "--json", "--out", folder + "/run", *arguments],
-                             check=True, capture_output=True, text=True)
-        return json.loads(run.stdout.splitlines()[-1]), time.monotonic() - started
+        done = subprocess.run([trireme, *arguments, "--json", "--out", folder + "/run"], check=True, capture_output=True,
+                              text=True)
+        return json.loads(done.stdout.splitlines()[-1])
     finally:
         shutil.rmtree(folder)
 
 
-def main():
-    trireme = sys.argv[1] if len(sys.argv) > 1 else "build/trireme"
-
-    startups = []
+def start_up(trireme):
+    times = []
     for _ in range(21):
         started = time.monotonic()
         subprocess.run([trireme, "--version"], check=True, capture_output=True)
-        startups.append(time.monotonic() - started)
-    print(f"start-up of the binary: {1e3 * statistics.median(startups):.1f} ms (bar: 30 ms)")
+        times.append(time.monotonic() - started)
+    print(f"start-up of the binary: {1e3 * statistics.median(times):.1f} ms (bar: 30 ms)")
 
-    times, whole, reached = [], [], 0
-    for seed in PRESET_SEEDS:
-        result, seconds = train(trireme, "--env", "CartPole-v1", "--workers", "2", "--target", "475", "--seed", str(seed))
-        reached += result["reached_target"]
-        times.append(result["time_to_target_s"] if result["reached_target"] else float("inf"))
-        whole.append(seconds)
-    print(f"CartPole-v1 preset, 2 workers, process start to an evaluation >= 475: median {statistics.median(times):.3f} s, "
-          f"worst {max(times):.3f} s, {reached}/{len(times)} seeds (bar: 0.5 s); "
-          f"whole process with report: median {statistics.median(whole):.3f} s")
 
-    ratios, rates = [], {1: [], 2: []}
-    for _ in range(7):
-        for workers in (1, 2):
-            rates[workers].append(train(trireme, *SPEEDUP, "--workers", str(workers))[0]["steps_per_s"])
-        ratios.append(rates[2][-1] / rates[1][-1])
-    print(f"two workers against one, same problem, same result: {statistics.median(ratios):.2f} times "
-          f"({statistics.median(rates[1]):,.0f} -> {statistics.median(rates[2]):,.0f} steps/s; bar: 1.8)")
+def time_to_target(trireme, algo, bar):
+    results = [run(trireme, "train", "--env", "CartPole-v1", "--algo", algo, "--workers", "2", "--target", "475", "--seed",
+                   str(seed)) for seed in SEEDS]
+    times = [r["time_to_target_s"] if r["reached_target"] else float("inf") for r in results]
+    print(f"CartPole-v1 preset of {algo}, 2 workers, process start to an evaluation >= 475: median "
+          f"{statistics.median(times):.3f} s, worst {max(times):.3f} s, {sum(t < float('inf') for t in times)}/{len(times)} "
+          f"seeds (bar: {bar} s)", flush=True)
+
+
+def ratio(trireme, name, problem, first, second, bar):
+    """steps/s with the arguments `second` against `first`."""
+    rates, ratios = ([], []), []
+    for _ in range(REPEATS):
+        for side, arguments in enumerate((first, second)):
+            rates[side].append(run(trireme, "train", *problem, *arguments)["steps_per_s"])
+        ratios.append(rates[1][-1] / rates[0][-1])
+    print(f"{name}: {statistics.median(ratios):.2f} times ({statistics.median(rates[0]):,.0f} -> "
+          f"{statistics.median(rates[1]):,.0f} steps/s; bar: {bar})", flush=True)
+
+
+def straggler(trireme, name, problem):
+    """Four workers, one of them five times as slow. "kept": of the sum of the workers' own rates."""
+    rows = [[], []]
+    for _ in range(3):
+        for side, slow in enumerate(([], ["--straggler", "worker=3,factor=5"])):
+            report = run(trireme, "bench", "speedup", *problem, "--workers", "4", "--repeats", "1", *slow)
+            rows[side].append(report["rows"][0])
+    plain, slowed = (statistics.median(r["steps_per_s"] for r in side) for side in rows)
+    kept = statistics.median(r["kept"] for r in rows[1])
+    idle = statistics.median(r["idle"] for r in rows[1])
+    print(f"{name}, 4 workers, one 5 times slower: keeps {100 * kept:.0f} % of the sum of the workers' own rates, idle "
+          f"{100 * idle:.0f} %; {slowed:,.0f} steps/s, without the straggler {plain:,.0f}, {slowed / plain:.2f} of it "
+          f"(waiting for nobody: 0.8; the straggler's pace: 0.2)", flush=True)
+
+
+def main():
+    trireme = sys.argv[1] if len(sys.argv) > 1 else "build/trireme"
+    start_up(trireme)
+    for algo, bar in TIME_BARS.items():
+        time_to_target(trireme, algo, bar)
+    one, two = ["--workers", "1"], ["--workers", "2"]
+    ratio(trireme, "PPO, two workers against one, same problem, same result", PPO, one, two, 1.8)
+    ratio(trireme, "A3C, two workers against one", A3C, one, two, 1.8)
+    ratio(trireme, "asynchronous DQN, two workers against one", ASYNC_DQN, one, two, 1.8)
+    for name, problem, algo in (("A3C", A3C, "a2c"), ("asynchronous DQN", ASYNC_DQN, "dqn")):
+        local = [argument if argument not in ("a3c", "async_dqn") else algo for argument in problem]
+        local = [*local, "--set", "shards=1", "--workers", "1"]
+        ratio(trireme, f"{name}, one worker, store shared against local, same result", [], [*local, "--store", "local"],
+              [*problem, "--workers", "1"], 0.97)
+    straggler(trireme, "A3C (nobody waits)", A3C)
+    straggler(trireme, "A2C (in step)", [*A3C[:3], "a2c", *A3C[4:], "--set", "shards=4"])
 
 
 if __name__ == "__main__":
