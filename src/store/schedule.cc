@@ -32,7 +32,7 @@ std::vector<Schedule::Turn> Parse(std::string_view text) {
 
 }  // namespace
 
-Schedule::Schedule(std::string_view text, int workers) : turns_(Parse(text)), workers_(workers) {
+Schedule::Schedule(std::string_view text, int workers) : turns_(Parse(text)), left_(workers, false) {
   std::vector<std::vector<Operation>> by_worker(workers);
   for (const Turn& turn : turns_) {
     if (turn.worker < 0 || turn.worker >= workers) {
@@ -55,44 +55,34 @@ Schedule::Schedule(std::string_view text, int workers) : turns_(Parse(text)), wo
 
 // Requires the lock.
 void Schedule::AwaitTurn(std::unique_lock<std::mutex>& lock, int worker, Operation operation) {
-  CHECK(!workers_[worker].left);
+  CHECK(!left_[worker]);
   turned_.wait(lock, [&] { return aborted_ || turns_[Current()].worker == worker; });
   if (aborted_) Fail("another worker failed");
-  if (workers_[worker].next != operation) {
+  if (turns_[Current()].operation != operation) {
     Fail("schedule: worker {} is to {} but wants to {}; the algorithm must pull and push alternately", worker,
          operation == Operation::kPull ? "push" : "pull", operation == Operation::kPull ? "pull" : "push");
   }
 }
 
-// Requires the lock. The first turn from next_ on that can be taken: its worker is there, and has not missed
-// the turn before it by being away. When all have left it does not matter which.
+// Requires the lock. The first turn from next_ on whose worker has not left; when all have, it does not
+// matter which.
 std::size_t Schedule::Current() const {
-  for (std::size_t i = 0; i < turns_.size(); ++i) {
-    const std::size_t at = (next_ + i) % turns_.size();
-    const Worker& worker = workers_[turns_[at].worker];
-    if (!worker.left && worker.next == turns_[at].operation) return at;
-  }
-  return next_;
+  std::size_t at = next_;
+  for (std::size_t i = 1; i < turns_.size() && left_[turns_[at].worker]; ++i)
+    at = (next_ + i) % turns_.size();
+  return at;
 }
 
 // Requires the lock.
 void Schedule::PassOn() {
-  const std::size_t taken = Current();
-  workers_[turns_[taken].worker].next =
-      turns_[taken].operation == Operation::kPull ? Operation::kPush : Operation::kPull;
-  next_ = (taken + 1) % turns_.size();
+  next_ = (Current() + 1) % turns_.size();
   turned_.notify_all();
 }
 
 void Schedule::Leave(int worker) {
   const std::lock_guard lock(mutex_);
-  workers_[worker].left = true;
+  left_[worker] = true;
   turned_.notify_all();
-}
-
-void Schedule::Join(int worker) {
-  const std::lock_guard lock(mutex_);
-  workers_[worker].left = false;
 }
 
 void Schedule::Abort() {

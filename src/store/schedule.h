@@ -38,20 +38,12 @@ class Schedule {
     PassOn();
   }
 
-  // The worker takes no further part, or takes part again from its next turn on, with the operation that
-  // follows its last one. To stay reproducible, a worker joins again only when no other is waiting for a
-  // turn.
+  // The worker takes no further part: its turns are skipped.
   void Leave(int worker);
-  void Join(int worker);
   // Everyone who waits, or will, gets an Error.
   void Abort();
 
  private:
-  struct Worker {
-    Operation next = Operation::kPull;
-    bool left = false;
-  };
-
   void AwaitTurn(std::unique_lock<std::mutex>& lock, int worker, Operation operation);
   void PassOn();
   std::size_t Current() const;
@@ -59,8 +51,8 @@ class Schedule {
   std::vector<Turn> turns_;  // constant
   std::mutex mutex_;         // guards what follows
   std::condition_variable turned_;
-  std::size_t next_ = 0;  // behind the last turn taken, an index into turns_
-  std::vector<Worker> workers_;
+  std::size_t next_ = 0;    // behind the last turn taken, an index into turns_
+  std::vector<bool> left_;  // by worker
   bool aborted_ = false;
 };
 

@@ -137,48 +137,6 @@ TEST(Schedule, LeavingBeforeTheFirstTurnLetsOthersStart) {
   }
 }
 
-// As for a checkpoint: everyone steps aside after a push, at different places of the schedule.
-TEST(Schedule, GoesOnWhereItWasWhenAllLeaveAndJoinInWhateverOrder) {
-  const std::string text = "0< 1< 0> 0< 1> 0> ";
-  for (const bool leave_reversed : {false, true}) {
-    for (const bool join_reversed : {false, true}) {
-      Schedule schedule(text, 2);
-      std::string log;
-      for (int round = 0; round < 4; ++round) {
-        // "0< 1< 0>", of which worker 1 still has to push: it leaves in between.
-        Take(schedule, 0, Operation::kPull, log);
-        Take(schedule, 1, Operation::kPull, log);
-        Take(schedule, 0, Operation::kPush, log);
-        for (int i = 0; i < 2; ++i) schedule.Leave(leave_reversed ? 1 - i : i);
-        for (int i = 0; i < 2; ++i) schedule.Join(join_reversed ? 1 - i : i);
-        std::thread other([&] { Take(schedule, 1, Operation::kPush, log); });
-        PullAndPush(schedule, 0, log);
-        other.join();
-      }
-      EXPECT_EQ(log, Repeat(text, 4));
-    }
-  }
-}
-
-TEST(Schedule, WhoJoinsAgainContinuesWithTheOperationAfterItsLast) {
-  Schedule schedule("0< 1< 0> 1>", 2);
-  std::string log;
-  std::thread other([&] { PullAndPush(schedule, 1, log); });
-  PullAndPush(schedule, 0, log);
-  schedule.Leave(0);
-  other.join();
-  PullAndPush(schedule, 1, log);
-  Take(schedule, 1, Operation::kPull, log);
-  EXPECT_EQ(log, "0< 1< 0> 1> 1< 1> 1< ");
-  // Now the schedule has a push of worker 0 next, which has not pulled.
-  schedule.Join(0);
-  std::thread back([&] { PullAndPush(schedule, 0, log); });
-  Take(schedule, 1, Operation::kPush, log);
-  PullAndPush(schedule, 1, log);
-  back.join();
-  EXPECT_EQ(log, "0< 1< 0> 1> 1< 1> 1< 1> 0< 1< 0> 1> ");
-}
-
 TEST(Schedule, TheWrongOperationIsAnErrorAndTakesNoTurn) {
   Schedule schedule("0< 1< 0> 1>", 2);
   std::string log;
