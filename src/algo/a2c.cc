@@ -24,7 +24,6 @@
 #include "algo/episode_stats.h"
 #include "comm/shard_sum.h"
 #include "optim/average.h"
-#include "optim/clip.h"
 #include "optim/schedule.h"
 #include "rollout/gae.h"
 #include "rollout/rollout.h"
@@ -149,6 +148,7 @@ void A2c::Iterate(double progress, MetricRow& row) {
   loss_sums_ = {};
   double norm_sum = 0;
   for (int round = 0; round < config_.rounds; ++round) norm_sum += Round(update);
+  CheckFinite(context_.store.params());
 
   ReportEpisodesOfAll(row);
   const auto samples = static_cast<double>(steps_per_iteration());
@@ -183,9 +183,7 @@ double A2c::Round(const UpdateRule& update) {
   }
   const std::span<float> total = gradient_.Total();
   const double norm = context_.store.Push(total, update);
-  if (!std::isfinite(norm)) {
-    Fail("training diverged: the gradient is not finite. Try a smaller learning_rate.");
-  }
+  CheckFinite(norm, "the gradient");
   for (int i = 0; i < kA2cStats; ++i) loss_sums_[i] += total[context_.network.param_count() + i];
   return norm;
 }

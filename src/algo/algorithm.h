@@ -71,6 +71,11 @@ class AlgorithmSettings {
   virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;
 };
 
+// Throws Error when training has diverged: `what` ("the gradient") is not finite.
+void CheckFinite(double value, const char* what);
+// The same for all parameters.
+void CheckFinite(std::span<const float> params);
+
 // Throws Error unless `envs` environments can be split evenly over the shards.
 void CheckEnvsFillShards(int envs, int shards);
 

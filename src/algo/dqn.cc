@@ -223,6 +223,7 @@ void Dqn::Iterate(double progress, MetricRow& row) {
     collected_ += StepsPerRound();
     for (int i = 0; Learning() && i < config_.updates; ++i) Learn(update, beta);
   }
+  CheckFinite(context_.store.params());
   Report(row);
   row.Set("epsilon", epsilon);
   row.Set("learning_rate", update.learning_rate);
@@ -296,10 +297,7 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   }
   const std::span<float> total = gradient_.Total();
   const double norm = context_.store.Push(total, update);
-  if (!std::isfinite(norm)) {
-    Fail("training diverged: the gradient is not finite after {} updates. Try a smaller learning_rate.",
-         updates_);
-  }
+  CheckFinite(norm, "the gradient");
   ++updates_;
   ++updates_made_;
   norm_sum_ += norm;

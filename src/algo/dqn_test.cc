@@ -154,10 +154,11 @@ TEST(Dqn, TargetFollowsSlowly) {
 // The records of a shard's replay buffer, each obs | next_obs | action | ret | discount. What follows the end
 // of an episode does not matter and is set to zero.
 std::vector<Numbers> Remembered(const AlgorithmRun& run, const std::string& state, int shard) {
-  const std::string& bytes = StateReader(state).GetText(fmt::format("shard/{}/replay/records", shard));
+  const std::string name = fmt::format("shard/{}/replay/records", shard);
+  const StateReader in(state);
   const std::size_t obs_size = run.env().spec.obs_size, width = 2 * obs_size + 3;
-  std::vector<float> floats(bytes.size() / sizeof(float));
-  StateReader(state).Get<float>(fmt::format("shard/{}/replay/records", shard), floats);
+  std::vector<float> floats(in.GetText(name).size() / sizeof(float));
+  in.Get<float>(name, floats);
   EXPECT_EQ(floats.size() % width, 0);
   std::vector<Numbers> records;
   for (std::size_t at = 0; at + width <= floats.size(); at += width) {

@@ -24,7 +24,6 @@
 #include "algo/episode_stats.h"
 #include "algo/ppo_loss.h"
 #include "comm/shard_sum.h"
-#include "optim/clip.h"
 #include "optim/schedule.h"
 #include "rollout/gae.h"
 #include "rollout/minibatch.h"
@@ -132,7 +131,6 @@ class Ppo final : public Algorithm {
   double GradientStep(int part, PpoLossRule rule, const UpdateRule& update);
   void ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<const float> params,
                      std::span<float> gradient);
-  void CheckFinite(double value, const char* what) const;
   int MinibatchSize(int part) const;
 
   PpoConfig config_;
@@ -327,7 +325,7 @@ void Ppo::Update(double progress, MetricRow& row) {
     if (config_.target_kl > 0 && step_stats_[kApproxKl] / size > 1.5 * config_.target_kl) break;
   }
   if (adaptive_rate_) adaptive_rate_->Update(sums[kApproxKl] / samples);
-  CheckFinite(SquaredNorm(context_.store.params()), "a parameter");
+  CheckFinite(context_.store.params());
 
   row.Set("policy_loss", sums[kPolicyLoss] / samples);
   row.Set("value_loss", sums[kValueLoss] / samples);
@@ -337,11 +335,6 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("learning_rate", learning_rate);
   row.Set("grad_norm", norm_sum / part);
   row.Set("updates", part);
-}
-
-void Ppo::CheckFinite(double value, const char* what) const {
-  if (std::isfinite(value)) return;
-  Fail("training diverged: {} is not finite in iteration {}. Try a smaller learning_rate.", what, iteration_);
 }
 
 // One update with mini-batch `part`, counted over all epochs. Leaves its statistics in step_stats_ and

@@ -108,7 +108,8 @@ struct LossKernel {
 
     const T weight = batch.weights == nullptr ? T{} + 1.0f : LoadAs<T>(batch.weights + b);
     const T error = value - LoadAs<T>(batch.targets + b);
-    // The error comes second: a comparison with NaN is false, and NaN must not be clipped into a usual gradient.
+    // The error comes second: a comparison with NaN is false, and NaN must not be clipped into a usual
+    // gradient.
     const T clipped = Min(T{} + limit, Max(error, T{} - limit));
     const T magnitude = Max(error, -error);
     Store(errors + b, magnitude);

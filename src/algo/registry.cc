@@ -13,11 +13,6 @@ std::span<const AlgorithmEntry> AllAlgorithms() {
   return table;
 }
 
-void CheckEnvsFillShards(int envs, int shards) {
-  if (envs % shards == 0) return;
-  Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards", envs, shards);
-}
-
 const AlgorithmEntry& FindAlgorithm(const std::string& name) {
   std::vector<std::string> names;
   for (const AlgorithmEntry& entry : AllAlgorithms()) {

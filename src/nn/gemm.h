@@ -23,8 +23,8 @@ class Gemm {
  public:
   static constexpr int kRowsPerBlock = 32;
   // Rows of one block of an m-row matrix. One block of A should fit the first-level cache beside what it
-  // meets; matrices of less than four blocks do as a whole.
-  static constexpr int BlockRows(int m) { return m < 4 * kRowsPerBlock ? m : kRowsPerBlock; }
+  // meets; matrices of up to two blocks do as a whole.
+  static constexpr int BlockRows(int m) { return m <= 2 * kRowsPerBlock ? m : kRowsPerBlock; }
 
   struct Shape {
     int m = 0, n = 0, k = 0;

@@ -34,7 +34,8 @@ class NStep {
   NStep(int envs, int n, double gamma, int obs_size, int action_size);
 
   // Takes one step of environment `env`: what was observed, done and received, and what was observed next
-  // (the last observation of the episode if it ends here, not the first of the next one). Calls
+  // (where an episode is truncated its last observation, not the first of the next one; where it terminated,
+  // anything). Calls
   // sink(const Transition&) for each transition this completes, oldest first; what the transition points to
   // is valid during the call only. If both flags are set, the episode counts as terminated.
   template <class Sink>

@@ -17,18 +17,22 @@ namespace {
 
 using Assignments = std::vector<std::string>;
 
-std::unique_ptr<RunSettings> Resolved(const Assignments& assignments,
-                                      const std::string& env = "CartPole-v1") {
-  auto settings = std::make_unique<RunSettings>(env, "ppo");
+// What a run is about; its store decides about presets as well.
+struct About {
+  std::string env = "CartPole-v1", algo = "ppo", store = "allreduce";
+};
+
+std::unique_ptr<RunSettings> Resolved(const Assignments& assignments, const About& about = {}) {
+  auto settings = std::make_unique<RunSettings>(about.env, about.algo, about.store);
   for (const std::string& assignment : assignments) settings->fields.ApplyAssignment(assignment, "--set");
   settings->Resolve();
   return settings;
 }
 
 // The message with which the settings are refused; empty when they are not.
-std::string Refusal(const Assignments& assignments, const std::string& env = "CartPole-v1") {
+std::string Refusal(const Assignments& assignments, const About& about = {}) {
   try {
-    Resolved(assignments, env);
+    Resolved(assignments, about);
   } catch (const Error& error) {
     return error.what();
   }
@@ -39,19 +43,30 @@ bool Mentions(const std::string& message, const std::string& part) {
   return message.find(part) != std::string::npos;
 }
 
-std::pair<std::string, std::string> EnvAndAlgo(const Preset& preset) {
-  const std::size_t dot = preset.name.rfind('.');
-  return {preset.name.substr(0, dot), preset.name.substr(dot + 1)};
+// "CartPole-v1.a2c.shared", or without the store.
+About Parse(const std::string& name) {
+  std::vector<std::string> parts(1);
+  for (const char c : name) {
+    if (c == '.') {
+      parts.emplace_back();
+    } else {
+      parts.back().push_back(c);
+    }
+  }
+  EXPECT_TRUE(parts.size() == 2 || parts.size() == 3) << name;
+  parts.resize(3);
+  return {parts[0], parts[1], parts[2].empty() ? "allreduce" : parts[2]};
 }
 
 TEST(Presets, AllResolveAndAreApplied) {
   ASSERT_FALSE(AllPresets().empty());
   for (const Preset& preset : AllPresets()) {
     SCOPED_TRACE(preset.name);
-    const auto [env, algo] = EnvAndAlgo(preset);
-    RunSettings settings(env, algo);
-    EXPECT_EQ(settings.run.env, env);
-    EXPECT_EQ(settings.run.algo, algo);
+    const About about = Parse(preset.name);
+    RunSettings settings(about.env, about.algo, about.store);
+    EXPECT_EQ(settings.run.env, about.env);
+    EXPECT_EQ(settings.run.algo, about.algo);
+    EXPECT_EQ(settings.run.store, about.store);
     // A second application changes nothing: whatever the preset says is already there.
     const std::string before = settings.fields.ToToml();
     settings.fields.ApplyToml(preset.text, preset.name);
@@ -60,17 +75,35 @@ TEST(Presets, AllResolveAndAreApplied) {
   }
 }
 
-TEST(Presets, AreSortedAndAPresetIsKnown) {
-  std::vector<std::string> names;
-  for (const Preset& preset : AllPresets()) names.push_back(preset.name);
-  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+// The name of a preset says for which store it is, so that its text need not and may not.
+TEST(Presets, LeaveTheStoreToTheirName) {
+  for (const Preset& preset : AllPresets()) {
+    for (const char* key : {"env", "algo", "store"})
+      EXPECT_EQ(ReadTomlText(preset.text, key, preset.name), "") << preset.name;
+  }
+}
+
+TEST(Presets, AStoreWithoutOneOfItsOwnTakesThatOfTheAlgorithm) {
+  RunSettings in_step("CartPole-v1", "ppo", "allreduce"), alone("CartPole-v1", "ppo", "shared");
+  EXPECT_EQ(alone.run.store, "shared");
+  alone.run.store = "allreduce";
+  EXPECT_EQ(alone.fields.ToToml(), in_step.fields.ToToml());
+}
+
+TEST(Presets, AreSortedAsFilesAndAPresetIsKnown) {
+  std::vector<std::string> names, files;
+  for (const Preset& preset : AllPresets()) {
+    names.push_back(preset.name);
+    files.push_back(preset.name + ".toml");
+  }
+  EXPECT_TRUE(std::is_sorted(files.begin(), files.end()));
   EXPECT_NE(std::find(names.begin(), names.end(), "CartPole-v1.ppo"), names.end());
 }
 
 // Every environment is usable without a preset, with nothing but the defaults.
 TEST(RunSettings, EveryEnvironmentResolves) {
   for (const EnvEntry& env : AllEnvs()) {
-    const auto settings = Resolved({}, env.spec.name);
+    const auto settings = Resolved({}, {.env = env.spec.name});
     EXPECT_EQ(&settings->env(), &FindEnv(env.spec.name));
     EXPECT_EQ(settings->run.target, env.spec.reward_threshold);
   }
@@ -110,6 +143,62 @@ TEST(RunSettings, ShardsMustBeAPowerOfTwo) {
 TEST(RunSettings, TheLocalStoreHasOneWorker) {
   EXPECT_EQ(Refusal({"store=local", "workers=1"}), "");
   EXPECT_TRUE(Mentions(Refusal({"store=local", "workers=2"}), "store = local"));
+}
+
+TEST(RunSettings, AsynchronousWorkersMayBeAnyNumber) {
+  for (const std::string algo : {"ppo", "a2c", "dqn"}) {
+    for (const char* workers : {"1", "3", "5", "64"}) {
+      EXPECT_EQ(Refusal({std::string("workers=") + workers}, {.algo = algo, .store = "shared"}), "");
+    }
+    const About about{.algo = algo, .store = "shared"};
+    EXPECT_EQ(Resolved({}, about)->run.workers, std::clamp(UsableProcessors(), 1, 64));
+    EXPECT_TRUE(Resolved({}, about)->run.asynchronous());
+    EXPECT_TRUE(Mentions(Refusal({"workers=65"}, about), "workers"));
+    EXPECT_TRUE(Mentions(Refusal({"shards=3"}, about), "not a power of two"));
+  }
+  EXPECT_FALSE(Resolved({})->run.asynchronous());
+  EXPECT_FALSE(Resolved({"store=local"})->run.asynchronous());
+}
+
+TEST(RunSettings, SchedulesFitTheirWorkers) {
+  const About shared{.algo = "a2c", .store = "shared"};
+  EXPECT_EQ(Refusal({"workers=2", "schedule=0< 1< 0> 1>"}, shared), "");
+  EXPECT_TRUE(Mentions(Refusal({"workers=3", "schedule=0< 1< 0> 1>"}, shared), "worker 2 must have turns"));
+  EXPECT_TRUE(Mentions(Refusal({"workers=1", "schedule=0< 1< 0> 1>"}, shared), "no worker 1"));
+  EXPECT_TRUE(
+      Mentions(Refusal({"workers=1", "schedule=first come, first served"}, shared), "expected entries"));
+  EXPECT_TRUE(Mentions(Refusal({"workers=1", "schedule=0< 0>"}, {.algo = "a2c"}), "--store shared"));
+}
+
+TEST(RunSettings, ExperienceMustFitIntoMemory) {
+  const About shared{.algo = "dqn", .store = "shared"};
+  const Assignments small = {"replay=8000", "shards=8"};
+  const auto bytes = [&](const Assignments& more, const About& about) {
+    Assignments all = small;
+    all.insert(all.end(), more.begin(), more.end());
+    return Resolved(all, about)->ExperienceBytes();
+  };
+  const std::uint64_t one = bytes({"workers=1"}, shared);
+  EXPECT_GE(one, 8000 * 2 * 4 * sizeof(float));  // two observations per transition
+  EXPECT_EQ(bytes({"workers=5"}, shared), 5 * one);
+  EXPECT_EQ(bytes({"workers=4"}, {.algo = "dqn"}), one);  // workers in step share the work
+  EXPECT_GT(bytes({"workers=1", "prioritised=true"}, shared), one);
+
+  // A replay that one worker has room for, but not eight of them.
+  const std::uint64_t each = one / 8000;
+  const std::uint64_t replay = MachineMemory() / each / 2 / 8 * 8;
+  if (replay > 2'000'000'000) GTEST_SKIP() << "more memory than a replay can fill";
+  const std::string half = fmt::format("replay={}", replay);
+  EXPECT_EQ(Refusal({half, "workers=1"}, shared), "");
+  const std::string message = Refusal({half, "workers=8"}, shared);
+  EXPECT_TRUE(Mentions(message, "GiB")) << message;
+  EXPECT_TRUE(Mentions(message, "replay")) << message;
+}
+
+TEST(RunSettings, AnAlgorithmMustHaveTheKindOfActions) {
+  const std::string message = Refusal({}, {.env = "Pendulum-v1", .algo = "dqn"});
+  EXPECT_TRUE(Mentions(message, "Pendulum-v1 has continuous actions, which dqn cannot drive")) << message;
+  EXPECT_EQ(Refusal({}, {.env = "Pendulum-v1", .algo = "a2c"}), "");
 }
 
 TEST(RunSettings, TheAlgorithmIsAsked) {
@@ -159,12 +248,25 @@ class SavedSettings : public testing::Test {
 TEST_F(SavedSettings, ReadBackAsTheyWere) {
   const auto settings = Resolved({"steps=12345", "gamma=0.9123", "hidden=[7,5]", "workers=2", "seed=77",
                                   "stop_at_target=true", "target=-3.25"},
-                                 "MountainCar-v0");
+                                 {.env = "MountainCar-v0"});
   const RunFolder folder = RunFolder::Create(path_, "", settings->fields.ToToml());
   const auto read = ReadRunSettings(folder);
   EXPECT_EQ(read->fields.ToToml(), settings->fields.ToToml());
   EXPECT_EQ(read->run.env, "MountainCar-v0");
   EXPECT_EQ(read->run.seed, 77u);
+  read->Resolve();
+}
+
+// The store is read first, since the preset depends on it; the saved settings then override the preset.
+TEST_F(SavedSettings, OfAnAsynchronousRunReadBackAsTheyWere) {
+  const auto settings =
+      Resolved({"workers=3", "shards=2", "schedule=0< 1< 2< 0> 1> 2>", "share_moments=false"},
+               {.algo = "a2c", .store = "shared"});
+  const RunFolder folder = RunFolder::Create(path_, "", settings->fields.ToToml());
+  const auto read = ReadRunSettings(folder);
+  EXPECT_EQ(read->fields.ToToml(), settings->fields.ToToml());
+  EXPECT_TRUE(read->run.asynchronous());
+  EXPECT_EQ(read->run.schedule, "0< 1< 2< 0> 1> 2>");
   read->Resolve();
 }
 

@@ -87,6 +87,64 @@ TEST_F(BadInputTest, WorkersAndShardsThatDoNotFit) {
   Refused(Train({"--set", "envs=8", "--set", "horizon=2", "--set", "minibatches=3"}), {"minibatches = 3"});
 }
 
+TEST_F(BadInputTest, SystemsAndStoresThatContradictEachOther) {
+  const std::vector<std::string> parts = {"--algo a3c", "--store shared", "--algo a2c"};
+  Refused(Train({"--algo", "a3c", "--store", "allreduce"}), parts);
+  Refused(Train({"--algo", "a3c", "--store", "local"}), parts);
+  Refused(Train({"--algo", "a3c", "--set", "store=allreduce"}), parts);
+  Refused(Train({"--algo", "a3c", "--store", "shared", "--set", "store=local"}), parts);
+  Refused(Train({"--algo", "async_dqn", "--store", "allreduce"}), {"--algo async_dqn", "--algo dqn"});
+  WriteText(Path("a.toml"), "store = \"allreduce\"\n");
+  Refused(Train({"--algo", "a3c", "--config", Path("a.toml")}), parts);
+  Refused(Train({"--algo", "a2c", "--store", "share"}), {"--store", "share", "shared"});
+  Refused({"train", "--env", "Pendulum-v1", "--algo", "async_dqn", "--out", Path("run")},
+          {"Pendulum-v1", "continuous", "dqn"});
+}
+
+TEST_F(BadInputTest, Schedules) {
+  const auto with = [&](const std::string& schedule) {
+    return Train({"--algo", "a3c", "--workers", "2", "--set", "schedule=" + schedule});
+  };
+  for (const std::string bad : {"0", "0<", "<", "a< a>", "0< 1< 0> 1> 0", "0< 1< 0> 1> x", "0 < 1 <",
+                                "99999999999999999999< 0>", "0=1", "0< 1< 0> 1>\n"}) {
+    Refused(with(bad), {"schedule"});
+  }
+  for (const std::string unfair :
+       {"0< 0>", "1< 1>", "0> 0< 1< 1>", "0< 0< 0> 0> 1< 1>", "0< 1< 0>", " ", ",,"})
+    Refused(with(unfair), {"schedule", "must have turns that pull and push alternately"});
+  Refused(with("0< 1< 2< 0> 1> 2>"), {"schedule", "no worker 2", "0 to 1"});
+  Refused(with("0< 1< 0> 1> -1< -1>"), {"schedule", "no worker -1"});
+  for (const std::string store : {"allreduce", "local"}) {
+    Refused(Train({"--algo", "a2c", "--store", store, "--workers", "1", "--set", "schedule=0< 0>"}),
+            {"schedule", "asynchronous", "--store shared"});
+  }
+}
+
+TEST_F(BadInputTest, Stragglers) {
+  const auto with = [&](const std::string& text) { return Train({"--workers", "2", "--straggler", text}); };
+  Refused(with("factor=5"), {"--straggler factor=5", "which worker"});
+  Refused(with(","), {"--straggler"});
+  Refused(with("worker=1,factor=0.5"), {"--straggler", "factor", "from 1"});
+  Refused(with("worker=1,factor=0"), {"--straggler", "factor"});
+  Refused(with("worker=1,factor=-2"), {"--straggler", "factor"});
+  Refused(with("worker=1,factor=nan"), {"--straggler", "factor"});
+  Refused(with("worker=1,factor=much"), {"--straggler", "factor", "number"});
+  Refused(with("worker=1,speed=5"), {"--straggler", "speed"});
+  Refused(with("worker=2,factor=5"), {"--straggler", "worker"});
+  Refused(with("worker=-2,factor=5"), {"--straggler", "worker"});
+  Refused(with("worker=0.5,factor=5"), {"--straggler", "worker", "whole number"});
+  Refused(with("worker 1"), {"--straggler", "worker 1"});
+  Refused(with("worker=1 factor=5"), {"--straggler"});
+  Refused(Train({"--straggler"}), {"--straggler"});
+}
+
+TEST_F(BadInputTest, ReplayThatNoMachineHolds) {
+  Refused(Train({"--algo", "dqn", "--set", "replay=2000000000", "--set", "prioritised=true"}),
+          {"replay", "GiB"});
+  // What one worker has room for, 64 of them have not.
+  Refused(Train({"--algo", "async_dqn", "--workers", "64", "--set", "replay=1000000000"}), {"replay", "GiB"});
+}
+
 TEST_F(BadInputTest, ZeroWorkersMeansAsManyAsFit) {
   EXPECT_GT(ResultOf(RunTrireme(SmallRun("run") + Args{"--workers", "0"}))["workers"], 0);
 }

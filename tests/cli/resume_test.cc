@@ -24,16 +24,6 @@ class ResumeTest : public CliTest {
                        "--set",     "normalise_rewards=true",
                        "--set",     "checkpoint_every_s=" + checkpoint_every_s};
   }
-  Json Resume(const std::string& name, const Args& more = {}) const {
-    return ResultOf(RunTrireme(Args{"train", "--resume", Path(name), "--json"} + more));
-  }
-  std::size_t MetricLines(const std::string& name) const {
-    std::error_code missing;
-    const fs::path path = fs::path(Path(name)) / "metrics.jsonl";
-    if (!fs::exists(path, missing)) return 0;
-    const std::string text = ReadText(path);
-    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  }
   // Everything about two runs that does not depend on the clock.
   void ExpectSameRun(const Json& result, const std::string& name, const Json& expected,
                      const std::string& expected_name) const {
@@ -164,6 +154,149 @@ TEST_F(ResumeTest, FolderKilledBeforeItsSettingsWereRecordedIsStartedAgain) {
   WriteText(Path("run/config.toml.tmp"), "env = ");
   ExpectRefused(RunTrireme({"train", "--resume", Path("run")}), {"config.toml is missing", "--out"});
   EXPECT_EQ(FinishedRun("run")["steps"], 5120);
+}
+
+// The same for algorithms that have more to lose: target networks, replay, priorities.
+class AlgoResumeTest : public ResumeTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  // 60 iterations.
+  Args LongRunOf(const std::string& name, const std::vector<std::string>& assignments = {}) const {
+    return Set(Set(SmallRunOf(GetParam(), name), {"steps=30720", "eval_every=4096"}), assignments);
+  }
+  // Runs `args`, which train into Path(name), until `condition` holds, and sends a signal. The run is slowed
+  // down, so that this comes long before its end.
+  Outcome Cut(const Args& args, int signal, const std::function<bool()>& condition) const {
+    Process process(kBinary, args + Args{"--straggler", "worker=0,factor=20"});
+    EXPECT_TRUE(process.RunsUntil(condition));
+    process.Signal(signal);
+    return process.Wait();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Algos, AlgoResumeTest, ::testing::Values("a2c", "dqn"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(AlgoResumeTest, InStepNeitherWorkersNorDeathsChangeAnything) {
+  const Json whole = ResultOf(RunTrireme(LongRunOf("whole") + Args{"--workers", "1"}));
+  for (const std::string workers : {"2", "4", "8"}) {
+    SCOPED_TRACE(workers);
+    ExpectSameRun(ResultOf(RunTrireme(LongRunOf(workers) + Args{"--workers", workers})), workers, whole,
+                  "whole");
+  }
+  EXPECT_NE(ResultOf(RunTrireme(LongRunOf("seed", {"seed=2"})))["params_sha256"], whole["params_sha256"]);
+
+  const Args often = LongRunOf("cut", {"checkpoint_every_s=0"});
+  const Args numbers = {"2", "8", "1", "4"};
+  std::uint32_t random = 54321;
+  int killed = 0;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    random = random * 1664525 + 1013904223;
+    const double delay_s = 0.005 + 0.06 * (random >> 8) / (1 << 24);
+    const Args start =
+        fs::exists(Path("cut/config.toml")) ? Args{"train", "--resume", Path("cut"), "--json"} : often;
+    Process process(kBinary, start + Args{"--workers", numbers[attempt % numbers.size()], "--straggler",
+                                          "worker=0,factor=3"});
+    if (process.EndsWithin(delay_s)) {
+      EXPECT_EQ(process.Wait().code, 0);
+    } else {
+      process.Signal(SIGKILL);
+      EXPECT_EQ(process.Wait().signal, SIGKILL);
+      ++killed;
+    }
+  }
+  EXPECT_GT(killed, 0);
+  if (!fs::exists(Path("cut/config.toml"))) ResultOf(RunTrireme(often));
+  ExpectSameRun(Resume("cut"), "cut", whole, "whole");
+}
+
+TEST_P(AlgoResumeTest, OneAsynchronousWorkerContinuesBitForBit) {
+  const Args run = LongRunOf("cut", {"store=shared", "workers=1", "shards=1", "checkpoint_every_s=0.02"});
+  const Outcome interrupted = Cut(run, SIGINT, [&] { return MetricLines("cut") >= 5; });
+  EXPECT_LT(ResultOf(interrupted)["steps"], 30720);
+  EXPECT_NE(interrupted.err.find("trireme train --resume " + Path("cut")), std::string::npos);
+  const std::string checkpoint = Checkpoints(Path("cut")).at(0);
+  const Outcome killed = Cut({"train", "--resume", Path("cut"), "--json"}, SIGKILL, [&] {
+    const auto files = Checkpoints(Path("cut"));
+    return !files.empty() && files[0] != checkpoint;
+  });
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_LT(MetricLines("cut"), 60u);
+  const Json continued = Resume("cut");
+  const Json local = ResultOf(RunTrireme(
+      {"train", "--config", Path("cut/config.toml"), "--store", "local", "--out", Path("local"), "--json"}));
+  ExpectSameRun(continued, "cut", local, "local");
+}
+
+// Their order is a matter of chance, so there is no whole run to compare with: what was done until the
+// checkpoint stays, and what comes later is done once.
+TEST_P(AlgoResumeTest, SeveralAsynchronousWorkersGoOnFromTheCheckpoint) {
+  const Args run = LongRunOf(
+      "cut", {"store=shared", "workers=3", "shards=1", "checkpoint_every_s=0.02", "steps=1000000000"});
+  const Outcome killed =
+      Cut(run, SIGKILL, [&] { return MetricLines("cut") >= 20 && !Checkpoints(Path("cut")).empty(); });
+  ASSERT_EQ(killed.signal, SIGKILL);
+  const std::string newest = Checkpoints(Path("cut")).at(0).stem();
+  const std::int64_t saved = std::stoll(newest.substr(newest.find('-') + 1)), steps = saved + 20480;
+  WriteText(Path("cut/metrics.jsonl"), ReadText(Path("cut/metrics.jsonl")) + "{\"step\":");  // a torn row
+  const Json result = Resume("cut", {"--steps", std::to_string(steps)});
+  EXPECT_GE(result["steps"], steps);
+  EXPECT_LT(result["steps"], steps + 3 * 512);
+  std::int64_t own_steps = 0;
+  for (const Json& worker : result["per_worker"]) own_steps += worker["steps"].get<std::int64_t>();
+  EXPECT_EQ(own_steps, result["steps"]);
+
+  const std::vector<Json> rows = TimelessRows(Path("cut"));
+  std::int64_t updates = 0;
+  bool before = false, after = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_GT(rows[i]["step"], i == 0 ? 0 : rows[i - 1]["step"].get<std::int64_t>());
+    updates += rows[i].value("updates", 0.0);
+    (rows[i]["step"] <= saved ? before : after) = true;
+  }
+  EXPECT_TRUE(before);
+  EXPECT_TRUE(after);
+  EXPECT_EQ(rows.back()["step"], result["steps"]);
+  // Every iteration of worker 0 has left its figures once.
+  const std::int64_t steps_of_0 = result["per_worker"][0]["steps"];
+  EXPECT_EQ(updates, GetParam() == std::string("dqn") ? steps_of_0 / 16 - 15 : steps_of_0 / 512 * 4);
+}
+
+TEST_P(AlgoResumeTest, ASignalEndsAnAsynchronousRunWithACheckpoint) {
+  for (const std::string schedule : {"", "0< 1< 2< 0> 1> 2>"}) {
+    SCOPED_TRACE(schedule);
+    const std::string name = schedule.empty() ? "free" : "in-turns";
+    const Args run = LongRunOf(
+        name, {"store=shared", "workers=3", "shards=1", "steps=1000000000", "schedule=" + schedule});
+    const Outcome outcome = Cut(run, SIGTERM, [&] { return MetricLines(name) >= 3; });
+    const Json partial = ResultOf(outcome);
+    EXPECT_NE(outcome.err.find("trireme train --resume " + Path(name)), std::string::npos) << outcome.err;
+    EXPECT_FALSE(fs::exists(Path(name + "/result.json")));
+    const std::int64_t steps = partial["steps"];
+    EXPECT_EQ(Checkpoints(Path(name)).at(0).filename(), "checkpoint-" + std::to_string(steps) + ".trireme");
+    EXPECT_GE(Resume(name, {"--steps", std::to_string(steps + 4096)})["steps"], steps + 4096);
+    EXPECT_TRUE(fs::exists(Path(name + "/result.json")));
+  }
+}
+
+TEST_P(AlgoResumeTest, AnAsynchronousRunIsContinuedAsItWas) {
+  const auto run = [&](const std::string& name, const Args& more) {
+    return ResultOf(RunTrireme(Set(SmallRunOf(GetParam(), name), {"shards=4"}) + more));
+  };
+  const Json result = run("alone", {"--store", "shared", "--workers", "2"});
+  run("in-step", {"--workers", "2"});
+  const auto refused = [&](const std::string& name, const Args& more, const std::vector<std::string>& parts) {
+    const auto before = Snapshot(folder_);
+    ExpectRefused(RunTrireme(Args{"train", "--resume", Path(name), "--json", "--steps", "9999"} + more),
+                  std::vector<std::string>{Path(name)} + parts);
+    EXPECT_EQ(Snapshot(folder_), before);
+  };
+  refused("alone", {"--workers", "4"}, {"store shared, 2 workers, not shared, 4 workers"});
+  refused("alone", {"--workers", "1"}, {"store shared, 2 workers, not shared, 1 workers"});
+  refused("alone", {"--store", "allreduce"}, {"store shared, 2 workers, not synchronous"});
+  refused("alone", {"--store", "local", "--workers", "1"}, {"store shared, 2 workers, not synchronous"});
+  refused("alone", {"--set", "share_moments=false"}, {"share_moments = true"});
+  refused("in-step", {"--store", "shared"}, {"store synchronous, not shared, 2 workers"});
+  EXPECT_EQ(Resume("alone"), result);
 }
 
 }  // namespace

@@ -62,6 +62,20 @@ std::map<std::string, std::string> Snapshot(const fs::path& folder) {
   return files;
 }
 
+Args Set(Args args, const std::vector<std::string>& assignments) {
+  for (const std::string& assignment : assignments) {
+    const std::string key = assignment.substr(0, assignment.find('=') + 1);
+    const auto earlier =
+        std::find_if(args.begin(), args.end(), [&](const std::string& arg) { return arg.starts_with(key); });
+    if (earlier != args.end()) {
+      *earlier = assignment;
+    } else {
+      args = std::move(args) + Args{"--set", assignment};
+    }
+  }
+  return args;
+}
+
 std::vector<Json> TimelessRows(const fs::path& run) {
   std::ifstream in(run / "metrics.jsonl");
   std::vector<Json> rows;
@@ -121,6 +135,32 @@ Args CliTest::SmallRun(const std::string& name) const {
 
 Json CliTest::FinishedRun(const std::string& name, const Args& more) const {
   return ResultOf(RunTrireme(SmallRun(name) + more));
+}
+
+Args CliTest::SmallRunOf(const std::string& algo, const std::string& name) const {
+  const Args run = {"train", "--env", "CartPole-v1", "--algo", algo, "--json", "--out", Path(name)};
+  const Args common = Set(run, {"steps=4096", "envs=8", "hidden=[16]", "shards=8", "learning_rate=1e-3",
+                                "learning_rate_schedule=linear", "eval_every=1024", "eval_episodes=8",
+                                "checkpoint_every_s=1000"});
+  if (algo == "dqn") {
+    return Set(common, {"horizon=2", "rounds=32", "updates=1", "batch=32", "replay=1024",
+                        "learning_starts=256", "prioritised=true", "n_step=3", "target_every=10",
+                        "target_tau=1", "exploration_fraction=0.5"});
+  }
+  return Set(common, {"horizon=16", "rounds=4", "optimizer=adam", "gae_lambda=0.95", "value_learning_rate=0",
+                      "normalise_advantages=true"});
+}
+
+Json CliTest::Resume(const std::string& name, const Args& more) const {
+  return ResultOf(RunTrireme(Args{"train", "--resume", Path(name), "--json"} + more));
+}
+
+std::size_t CliTest::MetricLines(const std::string& name) const {
+  std::error_code missing;
+  const fs::path path = fs::path(Path(name)) / "metrics.jsonl";
+  if (!fs::exists(path, missing)) return 0;
+  const std::string text = ReadText(path);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 }  // namespace trireme::testing

@@ -36,6 +36,9 @@ void WriteText(const std::filesystem::path& path, const std::string& content);
 // Every file below a folder with its content: equal before and after means nothing was touched.
 std::map<std::string, std::string> Snapshot(const std::filesystem::path& folder);
 
+// `args` with --set for each of "key=value", in place of an earlier one for the same key.
+Args Set(Args args, const std::vector<std::string>& assignments);
+
 // The rows of metrics.jsonl without what depends on the clock.
 std::vector<Json> TimelessRows(const std::filesystem::path& run);
 
@@ -69,6 +72,13 @@ class CliTest : public ::testing::Test {
   Args SmallRun(const std::string& name) const;
   // The same, finished; expects success.
   Json FinishedRun(const std::string& name, const Args& more = {}) const;
+  // A small CartPole run of "a2c" or "dqn" into Path(name): 8 iterations of 512 steps, evaluated after every
+  // second. DQN has prioritised n-step replay that is overwritten several times.
+  Args SmallRunOf(const std::string& algo, const std::string& name) const;
+  // Continues the run in Path(name) to its end; expects success.
+  Json Resume(const std::string& name, const Args& more = {}) const;
+  // Whole lines of its metrics.jsonl; 0 while there is none.
+  std::size_t MetricLines(const std::string& name) const;
 
   std::filesystem::path folder_;
 };

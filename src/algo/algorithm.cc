@@ -1,0 +1,20 @@
+#include "algo/algorithm.h"
+
+#include <cmath>
+
+#include "optim/clip.h"
+
+namespace trireme {
+
+void CheckFinite(double value, const char* what) {
+  if (!std::isfinite(value)) Fail("training diverged: {} is not finite. Try a smaller learning_rate.", what);
+}
+
+void CheckFinite(std::span<const float> params) { CheckFinite(SquaredNorm(params), "a parameter"); }
+
+void CheckEnvsFillShards(int envs, int shards) {
+  if (envs % shards == 0) return;
+  Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards", envs, shards);
+}
+
+}  // namespace trireme
