@@ -64,6 +64,8 @@ class AlgorithmSettings {
   virtual void Fields(ConfigFields& field) = 0;
   // Throws Error when the settings do not fit together, this environment or this number of shards.
   virtual void Validate(const EnvSpec& env, int shards) const = 0;
+  // The setting, if any, that only works when all workers share their statistics; empty: none.
+  virtual std::string NeedsWorkersInStep() const { return ""; }
   // Memory for experience (rollouts, replay), over all workers that move in step.
   virtual std::uint64_t ExperienceBytes(const EnvSpec& env) const = 0;
   virtual NetworkSpec MakeNetwork(const EnvSpec& env) const = 0;

@@ -418,8 +418,13 @@ class DqnSettings final : public AlgorithmSettings {
     }
   }
   std::uint64_t ExperienceBytes(const EnvSpec& env) const override {
+    // Beside the replay: one round of steps, and steps that wait for their n-step transition.
+    const std::uint64_t step = env.obs_size + env.action.size() + 3;
+    const std::uint64_t steps =
+        std::uint64_t(config_.horizon) + 1 + (config_.n_step > 1 ? config_.n_step : 0);
     return ReplayBuffer::Bytes(config_.replay, env.obs_size, env.action.size()) +
-           (config_.prioritised ? PrioritisedSampler::Bytes(config_.replay) : 0);
+           (config_.prioritised ? PrioritisedSampler::Bytes(config_.replay) : 0) +
+           config_.envs * steps * step * sizeof(float);
   }
   NetworkSpec MakeNetwork(const EnvSpec& env) const override {
     if (network_.hidden.empty() || network_.hidden.size() > 16) {

@@ -440,6 +440,9 @@ class PpoSettings final : public AlgorithmSettings {
            config_.minibatches, per_shard);
     }
   }
+  std::string NeedsWorkersInStep() const override {
+    return config_.normalise_obs ? "normalise_obs" : config_.normalise_rewards ? "normalise_rewards" : "";
+  }
   std::uint64_t ExperienceBytes(const EnvSpec& env) const override {
     // Per sample: observation, action, log-probability, reward, value, value of a cut-off end, advantage,
     // return, two flags, and its place in the order of each epoch.

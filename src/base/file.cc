@@ -67,9 +67,9 @@ std::string ReadFile(const std::filesystem::path& path) {
   return content;
 }
 
-void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
+void WriteFileAtomically(const std::filesystem::path& path, std::initializer_list<std::string_view> parts) {
   TemporaryFile file(path.string() + ".tmp");
-  file.Write(content);
+  for (const std::string_view part : parts) file.Write(part);
   file.RenameTo(path);
   FlushFolder(path.parent_path());
 }

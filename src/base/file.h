@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,12 @@ namespace trireme {
 std::string ReadFile(const std::filesystem::path& path);
 
 // Writes to a temporary beside `path`, flushes it to disk, renames it over `path` and flushes the folder.
-// After a failure or a crash at any moment `path` holds either what it held before or all of `content`.
-// Throws Error.
-void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
+// After a failure or a crash at any moment `path` holds either what it held before or all of the parts, one
+// after the other. Throws Error.
+void WriteFileAtomically(const std::filesystem::path& path, std::initializer_list<std::string_view> parts);
+inline void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
+  WriteFileAtomically(path, {content});
+}
 
 // Lower-case hexadecimal SHA-256.
 std::string Sha256Hex(std::string_view bytes);

@@ -27,14 +27,34 @@ std::string TakeBytes(std::string_view& in) {
 
 }  // namespace
 
-std::string StateWriter::Encode() const {
+std::size_t StateWriter::EncodedSize() const {
+  std::size_t size = 0;
+  for (const auto& [name, bytes] : sections_) size += 16 + name.size() + bytes.size();
+  return size;
+}
+
+void StateWriter::Append(const std::string& name, const std::vector<std::byte>& bytes, std::string& out) {
+  AppendSize(out, name.size());
+  out += name;
+  AppendSize(out, bytes.size());
+  out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::string StateWriter::Encode() const& {
   std::string out;
-  for (const auto& [name, bytes] : sections_) {
-    AppendSize(out, name.size());
-    out += name;
-    AppendSize(out, bytes.size());
-    out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  out.reserve(EncodedSize());
+  for (const auto& [name, bytes] : sections_) Append(name, bytes, out);
+  return out;
+}
+
+std::string StateWriter::Encode() && {
+  std::string out;
+  out.reserve(EncodedSize());
+  for (auto& [name, bytes] : sections_) {
+    Append(name, bytes, out);
+    bytes = {};
   }
+  sections_.clear();
   return out;
 }
 

@@ -43,10 +43,15 @@ class StateWriter {
     other.sections_.clear();
   }
 
-  // All sections as one byte string, in name order.
-  std::string Encode() const;
+  // All sections as one byte string, in name order. The second form lets go of each section once it is
+  // written.
+  std::string Encode() const&;
+  std::string Encode() &&;
 
  private:
+  std::size_t EncodedSize() const;
+  static void Append(const std::string& name, const std::vector<std::byte>& bytes, std::string& out);
+
   std::map<std::string, std::vector<std::byte>> sections_;
 };
 

@@ -81,19 +81,22 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
 }
 
 Straggler ParseStraggler(const std::string& text, int workers) {
-  Straggler straggler;
-  if (text.empty()) return straggler;
+  if (text.empty()) return {};
   ConfigFields fields;
-  fields("worker", straggler.worker, "which one", Between(-1, workers - 1));
-  fields("factor", straggler.factor, "how many times slower", Between(1, 1e6));
+  Straggler asked{.worker = 0, .factor = 1};
+  fields("worker", asked.worker, "which one", Between(0, workers - 1));
+  fields("factor", asked.factor, "how many times slower", Between(1, 1e6));
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     fields.ApplyAssignment(rest.substr(0, comma), "--straggler");
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  if (straggler.worker < 0) Fail("--straggler {}: say which worker, as in worker=1,factor=5", text);
-  return straggler;
+  for (const char* key : {"worker", "factor"}) {
+    if (text.find(key) == std::string::npos)
+      Fail("--straggler {}: say {} too, as in worker=1,factor=5", text, key);
+  }
+  return asked;
 }
 
 const std::atomic<bool>& StopOnSignals() {

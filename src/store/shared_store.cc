@@ -8,6 +8,7 @@
 
 #include "base/aligned.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "optim/clip.h"
 
 namespace trireme {
@@ -79,7 +80,11 @@ class SharedStore final : public ParameterStore {
     if (schedule_ == nullptr) {
       operate();
     } else {
-      schedule_->InTurn(rank_, operation, operate);
+      const double came_s = MonotonicSeconds();
+      schedule_->InTurn(rank_, operation, [&] {
+        traffic_.idle_s += MonotonicSeconds() - came_s;
+        operate();
+      });
     }
   }
 

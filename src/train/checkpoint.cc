@@ -75,12 +75,12 @@ StateReader Parse(const std::filesystem::path& file, std::string_view rest) {
 
 }  // namespace
 
-void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state) {
+void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, StateWriter&& state) {
   RemoveTemporaries(folder);
-  const std::string body = state.Encode();
+  const std::string body = std::move(state).Encode();
   const std::string header =
       fmt::format("{}version {}\nbytes {}\nsha256 {}\n", kMagic, kVersion, body.size(), Sha256Hex(body));
-  WriteFileAtomically(folder / fmt::format("{}{}{}", kPrefix, steps, kSuffix), header + body);
+  WriteFileAtomically(folder / fmt::format("{}{}{}", kPrefix, steps, kSuffix), {header, body});
   const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
   for (std::size_t i = kKept; i < all.size(); ++i) {
     std::error_code ignored;

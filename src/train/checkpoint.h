@@ -17,7 +17,7 @@ namespace trireme {
 
 // Writes a checkpoint of `steps` steps and removes all but the two newest. Throws Error; what was there
 // stays.
-void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, const StateWriter& state);
+void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, StateWriter&& state);
 
 // All checkpoints of a run, newest first.
 std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder);

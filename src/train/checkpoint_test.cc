@@ -30,7 +30,7 @@ class Checkpoint : public testing::Test {
     state.PutText("text", "some\nlines\n");
     const std::vector<float> params = {1.5f, -2.5f, 1e-30f};
     state.Put<float>("params", params);
-    WriteCheckpoint(folder_, steps, state);
+    WriteCheckpoint(folder_, steps, std::move(state));
   }
   static void Overwrite(const fs::path& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -87,7 +87,7 @@ TEST_F(Checkpoint, WritingTheSameStepsAgainReplaces) {
   Write(5);
   StateWriter state;
   state.PutValue<std::int64_t>("steps", 77);
-  WriteCheckpoint(folder_, 5, state);
+  WriteCheckpoint(folder_, 5, std::move(state));
   EXPECT_EQ(Names().size(), 1u);
   EXPECT_EQ(ReadCheckpoint(PathOf(5)).GetValue<std::int64_t>("steps"), 77);
 }

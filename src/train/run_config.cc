@@ -95,12 +95,19 @@ void RunSettings::Resolve() {
          spec.action.discrete ? "discrete" : "continuous", run.algo);
   }
   algorithm->Validate(spec, run.shards);
-  if (ExperienceBytes() > MachineMemory()) {
+  if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
     Fail(
-        "the experience of this run would need {:.1f} GiB, and the machine has {:.1f}: reduce envs, horizon, "
-        "epochs "
-        "or replay",
-        static_cast<double>(ExperienceBytes()) / (1 << 30), static_cast<double>(MachineMemory()) / (1 << 30));
+        "{} needs workers that move in step and agree on statistics: switch it off, or use --store allreduce",
+        algorithm->NeedsWorkersInStep());
+  }
+  // A checkpoint holds the experience twice more while it is written.
+  if (3 * ExperienceBytes() > MachineMemory()) {
+    const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+    Fail(
+        "the experience of this run needs {:.1f} GiB, and three times that while a checkpoint is written; "
+        "the "
+        "machine has {:.1f}: reduce envs, horizon, epochs or replay",
+        gib(ExperienceBytes()), gib(MachineMemory()));
   }
   algorithm->MakeNetwork(spec);  // refuses layers that make no network, before anything is written
 }

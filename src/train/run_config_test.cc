@@ -186,11 +186,11 @@ TEST(RunSettings, ExperienceMustFitIntoMemory) {
 
   // A replay that one worker has room for, but not eight of them.
   const std::uint64_t each = one / 8000;
-  const std::uint64_t replay = MachineMemory() / each / 2 / 8 * 8;
+  const std::uint64_t replay = MachineMemory() / each / 4 / 8 * 8;
   if (replay > 2'000'000'000) GTEST_SKIP() << "more memory than a replay can fill";
-  const std::string half = fmt::format("replay={}", replay);
-  EXPECT_EQ(Refusal({half, "workers=1"}, shared), "");
-  const std::string message = Refusal({half, "workers=8"}, shared);
+  const std::string quarter = fmt::format("replay={}", replay);
+  EXPECT_EQ(Refusal({quarter, "workers=1"}, shared), "");
+  const std::string message = Refusal({quarter, "workers=8"}, shared);
   EXPECT_TRUE(Mentions(message, "GiB")) << message;
   EXPECT_TRUE(Mentions(message, "replay")) << message;
 }

@@ -22,11 +22,13 @@ double PerStep(std::uint64_t count, const RunFacts& run) {
 }
 
 double Kept(const RunFacts& run) {
-  double own_rates = 0;
+  double rates = 0, own_rates = 0;
   for (const WorkerFacts& worker : run.per_worker) {
-    if (worker.busy_s > 0) own_rates += static_cast<double>(worker.steps) / worker.busy_s;
+    if (worker.busy_s <= 0) continue;
+    rates += static_cast<double>(worker.steps) / (worker.busy_s + worker.idle_s);
+    own_rates += static_cast<double>(worker.steps) / worker.busy_s;
   }
-  return own_rates > 0 ? run.steps_per_s / own_rates : SpeedupRow::kUnknown;
+  return own_rates > 0 ? rates / own_rates : SpeedupRow::kUnknown;
 }
 
 double IdleShare(const RunFacts& run) {

@@ -8,7 +8,7 @@
 //
 // Efficiency is speed-up / m. "Kept" is the share of the sum of the workers' own rates that the run reached:
 //
-//   kept = steps/s / sum over workers (their steps / their busy time)
+//   kept = sum over workers (steps / (busy + idle time)) / sum over workers (steps / busy time)
 //
 // Workers that wait for each other, for example for a slow one, lower it.
 //

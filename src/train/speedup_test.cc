@@ -139,7 +139,7 @@ TEST(Kept, ShareOfTheSumOfOwnRates) {
   RunFacts run = RunOf(2, 10);  // 100 steps/s
   run.per_worker = {{.steps = 500, .busy_s = 10, .idle_s = 0}, {.steps = 500, .busy_s = 2, .idle_s = 8}};
   const auto rows = Rows(InStep(), {run});
-  EXPECT_DOUBLE_EQ(rows[0].kept, 100.0 / (50 + 250));
+  EXPECT_DOUBLE_EQ(rows[0].kept, (50.0 + 50) / (50 + 250));
   EXPECT_DOUBLE_EQ(rows[0].idle, 8.0 / 20);
 }
 

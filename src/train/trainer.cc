@@ -6,6 +6,7 @@
 #include <memory>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -76,7 +77,7 @@ void AddAccounts(const WorkerGroup& group, RunFacts& facts) {
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const FolderLock lock(folder);
-  const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
+  std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
   WorkerGroup group(settings.run, settings.algorithm->optimizer(), initial);
@@ -86,10 +87,13 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
   // A worker that fails leaves its error and releases the others; the first error is the cause, the rest
   // follow from it.
   std::atomic<int> failed_rank{-1};
+  // Each worker lets go of the checkpoint once it has loaded its part: it may hold a large replay.
+  std::vector<std::optional<StateReader>> checkpoints(settings.run.workers, checkpoint);
+  checkpoint.reset();
   const auto body = [&](int rank) {
     try {
-      auto worker =
-          std::make_unique<Worker>(settings, network, folder, options, group, rank, initial, checkpoint);
+      auto worker = std::make_unique<Worker>(settings, network, folder, options, group, rank, initial,
+                                             std::exchange(checkpoints[rank], {}));
       worker->Run();
       if (rank == 0) first = std::move(worker);
     } catch (...) {

@@ -207,19 +207,21 @@ TEST_P(AsyncTrainer, UnevenSchedulesComeToAnEnd) {
 TEST_P(AsyncTrainer, SeveralWorkersAreInterruptedAndGoOn) {
   for (const std::string schedule : {"schedule=", "schedule=0< 1< 2< 0> 1> 2>"}) {
     SCOPED_TRACE(schedule);
-    const auto settings = Settings(3, {"steps=8192", schedule});
-    const RunFolder folder = Folder(schedule, *settings);
+    const auto endless = Settings(3, {"steps=1000000000000", schedule});
+    const RunFolder folder = Folder(schedule, *endless);
     const std::atomic<bool> stop{true};
     std::int64_t steps = 0;
     for (int i = 0; i < 3; ++i) {
-      const RunFacts part = Go(*settings, folder, &stop).facts;
+      const RunFacts part = Go(*endless, folder, &stop).facts;
       EXPECT_GT(part.steps, steps);
       steps = part.steps;
       EXPECT_EQ(ListCheckpoints(folder.path()).at(0).filename(), fmt::format("checkpoint-{}.trireme", steps));
     }
+    steps += 4096;
+    const auto settings = Settings(3, {fmt::format("steps={}", steps), schedule});
     const TrainResult last = Go(*settings, folder);
     EXPECT_FALSE(last.interrupted);
-    EXPECT_GE(last.facts.steps, 8192);
+    EXPECT_GE(last.facts.steps, steps);
     EXPECT_EQ(std::accumulate(last.facts.staleness.begin(), last.facts.staleness.end(), std::uint64_t{0}),
               Pushes(last.facts));
     EXPECT_EQ(UpdatesInRows(folder), Pushes(last.facts.per_worker[0].steps));
@@ -239,10 +241,10 @@ TEST_P(AsyncTrainer, FrequentCheckpointsLeaveEveryIterationOnce) {
 
 // The evaluation takes worker 0 so long that the others do the rest of the run meanwhile.
 TEST_P(AsyncTrainer, KeepsTheParametersThatReachedTheTarget) {
-  for (const char* episodes : {"eval_episodes=9", "eval_episodes=1000"}) {
+  for (const char* episodes : {"eval_episodes=9", "eval_episodes=5000"}) {
     SCOPED_TRACE(episodes);
     const auto settings =
-        Settings(3, {"stop_at_target=true", "target=1", "eval_every=256", "steps=2048", episodes});
+        Settings(3, {"stop_at_target=true", "target=1", "eval_every=256", "steps=8192", episodes});
     const RunFolder folder = Folder(episodes, *settings);
     const RunFacts facts = Go(*settings, folder).facts;
     EXPECT_TRUE(facts.reached_target);

@@ -141,6 +141,7 @@ void Worker::RunOnItsOwn() {
     if (leader() && !StepsDone()) {
       if (EvaluationDue()) EvaluateAlone(row);
       Report(row);
+      row = {};
       const Decision wanted = Decide();
       if (wanted.checkpoint || wanted.stop) group_.meeting.store(true);
     }
@@ -156,13 +157,13 @@ bool Worker::Meet(MetricRow& row) {
   progress_.steps = group_.steps.load();
   if (leader()) {
     group_.meeting.store(false);
-    if (StepsDone()) {
+    if (!reached_with_.empty()) {
+      // Others have gone on since; what the run leaves is what was seen to reach the target.
+      group_.shared->Assign(reached_with_);
+    } else if (StepsDone()) {
       store_->Refresh();
       EvaluateAlone(row);
       Report(row);
-    } else if (!reached_with_.empty()) {
-      // Others have gone on since; what the run leaves is what was seen to reach the target.
-      group_.shared->Assign(reached_with_);
     }
   }
   const Decision decision = Announce(leader() ? Decide() : Decision());
@@ -172,8 +173,8 @@ bool Worker::Meet(MetricRow& row) {
 }
 
 void Worker::Iterate(MetricRow& row) {
-  const double begun_s = MonotonicSeconds(), waited_s = comm_.traffic().idle_s;
-  const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (comm_.traffic().idle_s - waited_s); };
+  const double begun_s = MonotonicSeconds(), waited_s = TotalTraffic().idle_s;
+  const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (TotalTraffic().idle_s - waited_s); };
   algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
   if (options_.straggler.worker == comm_.rank()) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
@@ -272,17 +273,21 @@ void Worker::Checkpoint() {
     SumAccounts();
     progress_.metrics_offset = chronicle_->Flush();
     SaveRunState(run_, network_, progress_, *store_, *algorithm_, state);
-    WriteCheckpoint(folder_.path(), progress_.steps, state);
+    WriteCheckpoint(folder_.path(), progress_.steps, std::move(state));
     last_checkpoint_s_ = MonotonicSeconds();
   }
   comm_.Barrier();
 }
 
 void Worker::LeaveAccount() {
+  own_.idle_s = earlier_idle_s_ + TotalTraffic().idle_s;
+  group_.accounts[comm_.rank()] = {own_, TotalTraffic(), store_->staleness()};
+}
+
+Traffic Worker::TotalTraffic() const {
   Traffic traffic = comm_.traffic();
   traffic += store_->traffic();
-  own_.idle_s = earlier_idle_s_ + traffic.idle_s;
-  group_.accounts[comm_.rank()] = {own_, traffic, store_->staleness()};
+  return traffic;
 }
 
 void Worker::SumAccounts() {

@@ -90,6 +90,7 @@ class Worker {
   Decision Announce(Decision decision);
   void Checkpoint();
   void LeaveAccount();
+  Traffic TotalTraffic() const;
   void SumAccounts();
   void Report(const MetricRow& row);
 

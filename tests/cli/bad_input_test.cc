@@ -106,7 +106,7 @@ TEST_F(BadInputTest, Schedules) {
     return Train({"--algo", "a3c", "--workers", "2", "--set", "schedule=" + schedule});
   };
   for (const std::string bad : {"0", "0<", "<", "a< a>", "0< 1< 0> 1> 0", "0< 1< 0> 1> x", "0 < 1 <",
-                                "99999999999999999999< 0>", "0=1", "0< 1< 0> 1>\n"}) {
+                                "99999999999999999999< 0>", "0=1"}) {
     Refused(with(bad), {"schedule"});
   }
   for (const std::string unfair :
