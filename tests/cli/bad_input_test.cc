@@ -122,7 +122,8 @@ TEST_F(BadInputTest, Schedules) {
 
 TEST_F(BadInputTest, Stragglers) {
   const auto with = [&](const std::string& text) { return Train({"--workers", "2", "--straggler", text}); };
-  Refused(with("factor=5"), {"--straggler factor=5", "which worker"});
+  Refused(with("factor=5"), {"--straggler factor=5", "say worker too"});
+  Refused(with("worker=1"), {"--straggler worker=1", "say factor too"});
   Refused(with(","), {"--straggler"});
   Refused(with("worker=1,factor=0.5"), {"--straggler", "factor", "from 1"});
   Refused(with("worker=1,factor=0"), {"--straggler", "factor"});
