@@ -7,11 +7,11 @@
 namespace trireme {
 
 struct Preset {
-  std::string name;  // <env>.<algo>
+  std::string name;  // <env>.<algo> or <env>.<algo>.<store>
   std::string text;  // TOML
 };
 
-// In name order. Defined in a source that the build makes from the files.
+// In the order of file names. Defined in a source that the build makes from the files.
 const std::vector<Preset>& AllPresets();
 
 }  // namespace trireme

@@ -215,7 +215,7 @@ TEST_F(BenchTest, RefusesOtherBadInput) {
   Refused({"--store", "alreduce"}, {"--store", "alreduce"});
   Refused({"--set", "gama=1"}, {"gama", "'gamma'"});
   Refused({"--config", Path("none.toml")}, {Path("none.toml")});
-  Refused({"--straggler", "factor=2"}, {"--straggler", "which worker"});
+  Refused({"--straggler", "factor=2"}, {"--straggler", "say worker"});
   Refused({"--straggler", "worker=1,factor=2", "--workers", "1,2"}, {"no worker 1", "among 1 worker"});
   Refused({"--straggler", "worker=3,factor=2", "--workers", "2,4"}, {"no worker 3", "among 2 workers"});
   Refused({"extra"}, {"extra"});
