@@ -94,8 +94,9 @@ def main():
     for name, problem, algo in (("A3C", A3C, "a2c"), ("asynchronous DQN", ASYNC_DQN, "dqn")):
         local = [argument if argument not in ("a3c", "async_dqn") else algo for argument in problem]
         local = [*local, "--set", "shards=1", "--workers", "1"]
-        ratio(trireme, f"{name}, one worker, store shared against local, same result", [], [*local, "--store", "local"],
-              [*problem, "--workers", "1"], 0.97)
+        for share in ("true", "false"):
+            ratio(trireme, f"{name}, one worker, store shared against local, same result, share_moments={share}", [],
+                  [*local, "--store", "local"], [*problem, "--workers", "1", "--set", f"share_moments={share}"], 0.97)
     straggler(trireme, "A3C (nobody waits)", A3C)
     straggler(trireme, "A2C (in step)", [*A3C[:3], "a2c", *A3C[4:], "--set", "shards=4"])
 
