@@ -106,7 +106,6 @@ class A2c final : public Algorithm {
   void EstimateReturns(Shard& shard, std::span<const float> params);
   void NormaliseAdvantages();
   void ShardGradient(const Shard& shard, std::span<const float> params, std::span<float> gradient);
-  void ReportEpisodesOfAll(MetricRow& row);
 
   A2cConfig config_;
   WorkerContext context_;
@@ -150,7 +149,7 @@ void A2c::Iterate(double progress, MetricRow& row) {
   for (int round = 0; round < config_.rounds; ++round) norm_sum += Round(update);
   CheckFinite(context_.store.params());
 
-  ReportEpisodesOfAll(row);
+  ShareEpisodes(shards_, context_.store, row);
   const auto samples = static_cast<double>(steps_per_iteration());
   row.Set("policy_loss", loss_sums_[kA2cPolicyLoss] / samples);
   row.Set("value_loss", loss_sums_[kA2cValueLoss] / samples);
@@ -265,17 +264,6 @@ void A2c::ShardGradient(const Shard& shard, std::span<const float> params, std::
           A2cValueLoss(batch, rule, values, stride, d_values, stats);
         });
   }
-}
-
-void A2c::ReportEpisodesOfAll(MetricRow& row) {
-  ShardSum<double> sums(kEpisodeStats);
-  for (Shard& shard : shards_) {
-    AddEpisodes(shard.rollout.TakeEpisodes(), sums.Next());
-    sums.Add();
-  }
-  const std::span<double> totals = sums.Total();
-  context_.store.Share(totals);
-  ReportEpisodes(totals, row);
 }
 
 void A2c::Act(std::span<const float> obs, int n, std::span<float> actions) {

@@ -347,14 +347,7 @@ void Dqn::ShardGradient(std::span<const float> params, std::span<float> gradient
 }
 
 void Dqn::Report(MetricRow& row) {
-  ShardSum<double> sums(kEpisodeStats);
-  for (Shard& shard : shards_) {
-    AddEpisodes(shard.rollout.TakeEpisodes(), sums.Next());
-    sums.Add();
-  }
-  const std::span<double> totals = sums.Total();
-  context_.store.Share(totals);
-  ReportEpisodes(totals, row);
+  ShareEpisodes(shards_, context_.store, row);
   const double samples = static_cast<double>(updates_made_) * config_.batch;  // 0: all means are NaN
   row.Set("q_loss", loss_sums_[kQLoss] / samples);
   row.Set("q_value", loss_sums_[kQValue] / samples);

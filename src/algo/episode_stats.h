@@ -4,9 +4,12 @@
 
 #include <limits>
 #include <span>
+#include <vector>
 
+#include "comm/shard_sum.h"
 #include "metrics/metric_row.h"
 #include "rollout/rollout.h"
+#include "store/parameter_store.h"
 
 namespace trireme {
 
@@ -25,6 +28,19 @@ inline void ReportEpisodes(std::span<const double> totals, MetricRow& row) {
   row.Set("episode_return_mean", count > 0 ? totals[kEpisodeReturn] / count : kNone);
   row.Set("episode_length_mean", count > 0 ? totals[kEpisodeLength] / count : kNone);
   row.Set("episodes", count);
+}
+
+// The same over all shards of all workers that move in step; each of `shards` has a rollout.
+template <class Shard>
+void ShareEpisodes(std::vector<Shard>& shards, ParameterStore& store, MetricRow& row) {
+  ShardSum<double> sums(kEpisodeStats);
+  for (Shard& shard : shards) {
+    AddEpisodes(shard.rollout.TakeEpisodes(), sums.Next());
+    sums.Add();
+  }
+  const std::span<double> totals = sums.Total();
+  store.Share(totals);
+  ReportEpisodes(totals, row);
 }
 
 }  // namespace trireme
