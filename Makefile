@@ -29,6 +29,8 @@ bench:
 	scripts/setup bench
 	cmake --preset release -DTRIREME_BENCH=ON
 	cmake --build $(BUILD) --target benchmarks
+	cmake --preset release -B $(BUILD)/plain -DTRIREME_TESTS=OFF -DTRIREME_PLAIN_COPIES=ON
+	cmake --build $(BUILD)/plain --target trireme
 	bench/run $(BUILD)
 
 bench-peers:

@@ -2,8 +2,9 @@
 """Figures of whole training runs: time to target on CartPole, two workers against one, stragglers, what the shared store
 costs, and start-up.
 
-    bench/training.py [build/trireme]
+    bench/training.py [build/trireme [build/plain/trireme]]
 
+The second binary is built with TRIREME_PLAIN_COPIES: its shared store copies without atomics, to show what they cost.
 Everything is a median over repetitions; the two sides of a ratio are run alternately.
 """
 import json
@@ -56,15 +57,20 @@ def time_to_target(trireme, algo, bar):
           f"seeds (bar: {bar} s)", flush=True)
 
 
-def ratio(trireme, name, problem, first, second, bar):
-    """steps/s with the arguments `second` against `first`."""
+def ratio(name, first, second, bar):
+    """steps/s of the command `second` against `first`."""
     rates, ratios = ([], []), []
     for _ in range(REPEATS):
-        for side, arguments in enumerate((first, second)):
-            rates[side].append(run(trireme, "train", *problem, *arguments)["steps_per_s"])
+        for side, command in enumerate((first, second)):
+            rates[side].append(run(*command)["steps_per_s"])
         ratios.append(rates[1][-1] / rates[0][-1])
     print(f"{name}: {statistics.median(ratios):.2f} times ({statistics.median(rates[0]):,.0f} -> "
           f"{statistics.median(rates[1]):,.0f} steps/s; bar: {bar})", flush=True)
+
+
+def without(arguments, flag):
+    at = arguments.index(flag)
+    return arguments[:at] + arguments[at + 2:]
 
 
 def straggler(trireme, name, problem):
@@ -84,21 +90,24 @@ def straggler(trireme, name, problem):
 
 def main():
     trireme = sys.argv[1] if len(sys.argv) > 1 else "build/trireme"
+    plain = sys.argv[2] if len(sys.argv) > 2 else None
+    train = [trireme, "train"]
     start_up(trireme)
     for algo, bar in TIME_BARS.items():
         time_to_target(trireme, algo, bar)
     one, two = ["--workers", "1"], ["--workers", "2"]
-    ratio(trireme, "PPO, two workers against one, same problem, same result", PPO, one, two, 1.8)
-    ratio(trireme, "A3C, two workers against one", A3C, one, two, 1.8)
-    ratio(trireme, "asynchronous DQN, two workers against one", ASYNC_DQN, one, two, 1.8)
+    ratio("PPO, two workers against one, same problem, same result", [*train, *PPO, *one], [*train, *PPO, *two], 1.8)
     for name, problem, algo in (("A3C", A3C, "a2c"), ("asynchronous DQN", ASYNC_DQN, "dqn")):
-        local = [argument if argument not in ("a3c", "async_dqn") else algo for argument in problem]
-        local = [*local, "--set", "shards=1", "--workers", "1"]
+        ratio(f"{name}, two workers against one", [*train, *problem, *one], [*train, *problem, *two], 1.8)
+        if plain:
+            ratio(f"{name}, two workers, relaxed atomics against plain copies", [plain, "train", *problem, *two],
+                  [*train, *problem, *two], 0.97)
+        local = [*train, *("--algo", algo), *without(problem, "--algo"), *one, "--set", "shards=1", "--store", "local"]
         for share in ("true", "false"):
-            ratio(trireme, f"{name}, one worker, store shared against local, same result, share_moments={share}", [],
-                  [*local, "--store", "local"], [*problem, "--workers", "1", "--set", f"share_moments={share}"], 0.97)
+            ratio(f"{name}, one worker, store shared against local, same result, share_moments={share}", local,
+                  [*train, *problem, *one, "--set", f"share_moments={share}"], "none")
     straggler(trireme, "A3C (nobody waits)", A3C)
-    straggler(trireme, "A2C (in step)", [*A3C[:3], "a2c", *A3C[4:], "--set", "shards=4"])
+    straggler(trireme, "A2C (in step)", [*without(A3C, "--algo"), "--algo", "a2c", "--set", "shards=4"])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class AtomicFloats {
  public:
   // All zero.
   explicit AtomicFloats(std::size_t size)
-      : size_(size), words_(std::make_unique<std::atomic<std::uint64_t>[]>((size + 1) / 2)) {}
+      : size_(size), words_(std::make_unique<Word[]>((size + 1) / 2)) {}
 
   std::size_t size() const { return size_; }
 
@@ -53,14 +53,19 @@ class AtomicFloats {
   // are always of one and the same store. Here `begin` counts pairs.
   void LoadPairs(std::size_t begin, std::span<float> first, std::span<float> second) const {
     CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
-    float block[2 * kBlock];
-    for (std::size_t at = 0; at < first.size(); at += kBlock) {
-      const std::size_t count = std::min(kBlock, first.size() - at);
-      LoadWords(begin + at, count, block);
-      for (std::size_t i = 0; i < count; ++i) {
-        first[at + i] = block[2 * i];
-        second[at + i] = block[2 * i + 1];
-      }
+    const Word* from = words_.get() + begin;
+    std::size_t i = 0;
+    for (; i + 4 <= first.size(); i += 4) {
+      const Quad low = AsFloats(Read(from[i]), Read(from[i + 1]));
+      const Quad high = AsFloats(Read(from[i + 2]), Read(from[i + 3]));
+      PutQuad(&first[i], __builtin_shufflevector(low, high, 0, 2, 4, 6));
+      PutQuad(&second[i], __builtin_shufflevector(low, high, 1, 3, 5, 7));
+    }
+    for (; i < first.size(); ++i) {
+      float pair[2];
+      LoadWords(begin + i, 1, pair);
+      first[i] = pair[0];
+      second[i] = pair[1];
     }
   }
   void StorePairs(std::size_t begin, std::span<const float> first, std::span<const float> second) {
@@ -77,30 +82,48 @@ class AtomicFloats {
   }
 
  private:
-  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   static constexpr std::size_t kBlock = 256;
+  using Quad [[gnu::vector_size(16)]] = float;
+  using TwoWords [[gnu::vector_size(16)]] = std::uint64_t;
+
+  static Quad AsFloats(std::uint64_t low, std::uint64_t high) {
+    return reinterpret_cast<Quad>(TwoWords{low, high});
+  }
+  static void PutQuad(float* to, Quad value) { std::memcpy(to, &value, sizeof value); }
+
+#ifdef TRIREME_PLAIN_COPIES
+  // For measuring what the atomics cost, and wrong for anything else: a data race.
+  using Word = std::uint64_t;
+  static std::uint64_t Read(const Word& word) { return word; }
+  static void Write(Word& word, std::uint64_t value) { word = value; }
+#else
+  using Word = std::atomic<std::uint64_t>;
+  static_assert(Word::is_always_lock_free);
+  static std::uint64_t Read(const Word& word) { return word.load(std::memory_order_relaxed); }
+  static void Write(Word& word, std::uint64_t value) { word.store(value, std::memory_order_relaxed); }
+#endif
 
   // `count` words, two floats each. Unrolled: one move after the other, without a loop's bookkeeping between.
   void LoadWords(std::size_t begin, std::size_t count, float* to) const {
-    const std::atomic<std::uint64_t>* from = words_.get() + begin;
+    const Word* from = words_.get() + begin;
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t word = from[i].load(std::memory_order_relaxed);
+      const std::uint64_t word = Read(from[i]);
       std::memcpy(to + 2 * i, &word, sizeof word);
     }
   }
   void StoreWords(std::size_t begin, std::size_t count, const float* from) {
-    std::atomic<std::uint64_t>* to = words_.get() + begin;
+    Word* to = words_.get() + begin;
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t word;
       std::memcpy(&word, from + 2 * i, sizeof word);
-      to[i].store(word, std::memory_order_relaxed);
+      Write(to[i], word);
     }
   }
 
   std::size_t size_;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> words_;
+  std::unique_ptr<Word[]> words_;
 };
 
 }  // namespace trireme
