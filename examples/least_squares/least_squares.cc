@@ -106,7 +106,7 @@ Descent DescendInStep(const LeastSquares& problem, const DescentSettings& settin
     GradientSum gradient(problem, comm);
     std::vector<double> w(problem.dimensions, 0.0);
     for (int round = 1; round <= settings.rounds; ++round) {
-      comm.Broadcast(w, kRoot);
+      comm.Broadcast(std::span<double>(w));
       const std::span<const double> sum = gradient.Sum(w);  // map and reduce
       if (comm.rank() != kRoot) continue;
       Update(w, sum, settings.rate, problem.samples);

@@ -57,12 +57,12 @@ std::span<double> Map(const OwnBlocks& own, ShardSum<double>& sums, Emit&& emit)
 }
 
 // local <- its sum over workers, at the root; elsewhere it stays as it is. Sends local.size() numbers.
-inline void ReduceSum(Communicator& comm, std::span<double> local) { comm.ReduceSum(local, kRoot); }
+inline void ReduceSum(Communicator& comm, std::span<double> local) { comm.ReduceSum(local); }
 
 // How many there are on all workers together: at the root; elsewhere the own count. Sends one number.
 inline std::uint64_t ReduceCount(Communicator& comm, std::uint64_t own) {
   double count = static_cast<double>(own);
-  comm.ReduceSum({&count, 1}, kRoot);
+  comm.ReduceSum(std::span<double>(&count, 1));
   return static_cast<std::uint64_t>(count);
 }
 
@@ -71,7 +71,7 @@ inline std::uint64_t ReduceCount(Communicator& comm, std::uint64_t own) {
 // samples. At the root the sums become means (0 when there is no sample at all); elsewhere they stay as they
 // are. Sends local.size() numbers.
 inline void ReduceMean(Communicator& comm, std::span<double> local) {
-  comm.ReduceSum(local, kRoot);
+  comm.ReduceSum(local);
   if (comm.rank() != kRoot || local.back() == 0) return;
   for (double& value : local.first(local.size() - 1)) value /= local.back();
 }

@@ -1,4 +1,4 @@
-// A fixed-size, zero-initialised array on a 64-byte boundary: one cache line, and the widest vector register.
+// A fixed-size array on a 64-byte boundary, zero at first unless said otherwise: one cache line, and the widest vector register.
 // Parameters, gradients, optimizer moments and activations all live in these. Movable, not copyable.
 #pragma once
 
@@ -20,11 +20,14 @@ class AlignedBuffer {
   static constexpr std::size_t kAlignment = 64;
 
   AlignedBuffer() = default;
-  explicit AlignedBuffer(std::size_t size)
-      : data_(static_cast<T*>(::operator new (size * sizeof(T) + kAlignment, std::align_val_t{kAlignment}))),
-        size_(size) {
+  explicit AlignedBuffer(std::size_t size) : AlignedBuffer(size, kUninitialised) {
     std::fill_n(data_.get(), size, T{});
   }
+  // For what is filled at once.
+  enum Uninitialised { kUninitialised };
+  AlignedBuffer(std::size_t size, Uninitialised)
+      : data_(static_cast<T*>(::operator new (size * sizeof(T) + kAlignment, std::align_val_t{kAlignment}))),
+        size_(size) {}
 
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}

@@ -22,6 +22,7 @@ enum class Purpose : std::uint32_t {
   kEvalReset = 5,   // initial states of evaluation episodes: never shared with training
   kTest = 6,        // tests and benchmarks
   kReplay = 7,      // which transitions to learn from
+  kPlan = 8,        // durations in simulated runs
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

@@ -17,39 +17,49 @@ std::uint64_t TakeSize(std::string_view& in) {
   return size;
 }
 
-std::string TakeBytes(std::string_view& in) {
+std::string_view TakeView(std::string_view& in) {
   const std::uint64_t size = TakeSize(in);
   if (size > in.size()) Fail("the saved state ends in the middle of a section");
-  std::string bytes(in.substr(0, size));
+  const std::string_view bytes = in.substr(0, size);
   in.remove_prefix(size);
   return bytes;
 }
 
-}  // namespace
+std::string TakeBytes(std::string_view& in) { return std::string(TakeView(in)); }
 
-std::size_t StateWriter::EncodedSize() const {
+std::size_t EncodedSize(const auto& sections) {
   std::size_t size = 0;
-  for (const auto& [name, bytes] : sections_) size += 16 + name.size() + bytes.size();
+  for (const auto& [name, bytes] : sections) size += 16 + name.size() + bytes.size();
   return size;
 }
 
-void StateWriter::Append(const std::string& name, const std::vector<std::byte>& bytes, std::string& out) {
+void Append(const std::string& name, const auto& bytes, std::string& out) {
   AppendSize(out, name.size());
   out += name;
   AppendSize(out, bytes.size());
   out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+}  // namespace
+
+void StateWriter::Merge(std::string_view encoded, const std::string& prefix) {
+  while (!encoded.empty()) {
+    const std::string name = TakeBytes(encoded);
+    const std::string_view bytes = TakeView(encoded);
+    Put<char>(prefix + name, std::span<const char>(bytes.data(), bytes.size()));
+  }
+}
+
 std::string StateWriter::Encode() const& {
   std::string out;
-  out.reserve(EncodedSize());
+  out.reserve(EncodedSize(sections_));
   for (const auto& [name, bytes] : sections_) Append(name, bytes, out);
   return out;
 }
 
 std::string StateWriter::Encode() && {
   std::string out;
-  out.reserve(EncodedSize());
+  out.reserve(EncodedSize(sections_));
   for (auto& [name, bytes] : sections_) {
     Append(name, bytes, out);
     bytes = {};
@@ -65,6 +75,13 @@ StateReader::StateReader(std::string_view encoded) {
     (*sections)[std::move(name)] = TakeBytes(encoded);
   }
   sections_ = std::move(sections);
+}
+
+std::string StateReader::Encode() const {
+  std::string out;
+  out.reserve(EncodedSize(*sections_));
+  for (const auto& [name, bytes] : *sections_) Append(name, bytes, out);
+  return out;
 }
 
 const std::string& StateReader::Section(const std::string& name) const {

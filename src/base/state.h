@@ -42,6 +42,8 @@ class StateWriter {
     }
     other.sections_.clear();
   }
+  // The same with what Encode() made. Throws Error when it is malformed.
+  void Merge(std::string_view encoded, const std::string& prefix = "");
 
   // All sections as one byte string, in name order. The second form lets go of each section once it is
   // written.
@@ -49,9 +51,6 @@ class StateWriter {
   std::string Encode() &&;
 
  private:
-  std::size_t EncodedSize() const;
-  static void Append(const std::string& name, const std::vector<std::byte>& bytes, std::string& out);
-
   std::map<std::string, std::vector<std::byte>> sections_;
 };
 
@@ -66,6 +65,9 @@ class StateReader {
     below.prefix_ += prefix;
     return below;
   }
+
+  // All sections as one byte string, as StateWriter::Encode makes it.
+  std::string Encode() const;
 
   bool Has(const std::string& name) const { return sections_->contains(prefix_ + name); }
 

@@ -112,5 +112,20 @@ TEST(State, MergedBelowAPrefixAndReadBelowIt) {
   EXPECT_THROW(reader.Below("worker/2/").GetValue<int>("count"), Error);
 }
 
+TEST(State, EncodedPartsMergeLikeOthers) {
+  StateWriter all, part;
+  part.PutText("name", "x");
+  part.PutText("empty", "");
+  all.PutText("name", "y");
+  all.Merge(part.Encode(), "worker/0/");
+  const StateReader reader(all.Encode());
+  EXPECT_EQ(reader.GetText("name"), "y");
+  EXPECT_EQ(reader.Below("worker/0/").GetText("name"), "x");
+  EXPECT_EQ(reader.Below("worker/0/").GetText("empty"), "");
+  EXPECT_EQ(reader.Encode(), all.Encode());
+  const std::string encoded = part.Encode();
+  EXPECT_THROW(StateWriter().Merge(std::string_view(encoded).substr(0, encoded.size() - 1)), Error);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -13,6 +13,8 @@ using Command = std::function<int()>;
 Command AddTrainCommand(CLI::App& app, double started_s);
 Command AddEvalCommand(CLI::App& app);
 Command AddBenchCommand(CLI::App& app);
+Command AddPlanCommand(CLI::App& app);
+Command AddServerCommand(CLI::App& app);
 Command AddEnvsCommand(CLI::App& app);
 Command AddAlgosCommand(CLI::App& app);
 

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "comm/processes.h"
 #include "train/trainer.h"
 
 namespace {
@@ -33,6 +36,8 @@ int Run(int argc, char** argv, double started_s) {
       {"train", trireme::AddTrainCommand(app, started_s)},
       {"eval", trireme::AddEvalCommand(app)},
       {"bench", trireme::AddBenchCommand(app)},
+      {"plan", trireme::AddPlanCommand(app)},
+      {"server", trireme::AddServerCommand(app)},
       {"envs", trireme::AddEnvsCommand(app)},
       {"algos", trireme::AddAlgosCommand(app)},
   };
@@ -51,7 +56,10 @@ int Run(int argc, char** argv, double started_s) {
     return kUserError;
   }
   for (const auto& [name, command] : commands) {
-    if (app.got_subcommand(name)) return command();
+    if (!app.got_subcommand(name)) continue;
+    // Only training spans processes; of all else one copy is enough.
+    const std::optional<trireme::Launch> launch = trireme::DetectLaunch();
+    return launch && launch->rank > 0 && std::string_view(name) != "train" ? 0 : command();
   }
   return kUserError;
 }
@@ -68,6 +76,13 @@ void LimitMemory() {
 #endif
 }
 
+int Failed(const std::string& message) {
+  trireme::LetFirstProcessSpeak();
+  std::fprintf(stderr, "trireme: %s\n", message.c_str());
+  trireme::LeaveProcesses(kUserError);
+  return kUserError;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,14 +92,13 @@ int main(int argc, char** argv) {
   try {
     const int code = Run(argc, argv, started_s);
     if (std::fflush(stdout) != 0) trireme::Fail("cannot write the output: {}", std::strerror(errno));
+    trireme::LeaveProcesses(code);
     return code;
   } catch (const trireme::Error& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return Failed(error.what());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr,
-                 "trireme: not enough memory for these settings: reduce envs, horizon, replay or hidden\n");
+    return Failed("not enough memory for these settings: reduce envs, horizon, replay or hidden");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme: unexpected failure: %s\n", error.what());
+    return Failed(fmt::format("unexpected failure: {}", error.what()));
   }
-  return kUserError;
 }

@@ -19,16 +19,25 @@ extern "C" void RequestStop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-// The store decides which preset applies, so it is looked for before the rest; empty: not chosen.
-std::string ChosenStore(const RunFlags& flags, const std::string& config) {
-  std::string store = flags.store.value_or(ReadTomlText(config, "store", flags.config));
+// Some settings decide which preset applies, so they are looked for before the rest; empty: not chosen.
+std::string Chosen(const char* name, const std::optional<std::string>& flag, const RunFlags& flags,
+                   const std::string& config) {
+  std::string value = flag.value_or(ReadTomlText(config, name, flags.config));
   for (const std::string& assignment : flags.assignments) {
     const std::size_t equals = assignment.find('=');
-    if (equals != std::string::npos && Trim(std::string_view(assignment).substr(0, equals)) == "store") {
-      store = Trim(std::string_view(assignment).substr(equals + 1));
+    if (equals != std::string::npos && Trim(std::string_view(assignment).substr(0, equals)) == name) {
+      value = Trim(std::string_view(assignment).substr(equals + 1));
     }
   }
-  return store;
+  return value;
+}
+
+std::optional<std::string> PaceFlag(const RunFlags& flags) {
+  if (flags.sync + flags.async + flags.ssp.has_value() > 1) Fail("choose one of --sync, --async and --ssp");
+  if (flags.sync) return "sync";
+  if (flags.async) return "async";
+  if (flags.ssp) return "ssp";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -41,6 +50,11 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   apply("store", flags.store);
   apply("steps", flags.steps);
   apply("seed", flags.seed);
+  const std::optional<std::string> pace = PaceFlag(flags);
+  apply("servers", flags.servers);
+  apply("pace", pace);
+  if (flags.ssp) settings.fields.Set("staleness_bound", *flags.ssp, "--ssp");
+  if (flags.backup_workers) settings.fields.Set("backup_workers", *flags.backup_workers, "--backup-workers");
   if (flags.target) {
     apply("target", flags.target);
     settings.run.stop_at_target = true;
@@ -60,18 +74,25 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
   std::string algo = flags.algo.empty() ? ReadTomlText(text, "algo", flags.config) : flags.algo;
   if (env.empty()) Fail("say which environment: --env NAME (`trireme envs` lists them)");
   if (algo.empty()) algo = "ppo";
-  std::string store = ChosenStore(flags, text);
+  std::string store = Chosen("store", flags.store, flags, text);
+  std::string pace = Chosen("pace", PaceFlag(flags), flags, text);
+  if (store.empty() && flags.servers) store = "server";
   for (const System& system : kSystems) {
     if (system.name != algo) continue;
-    if (!store.empty() && store != system.store) {
-      Fail("--algo {} is {} with --store {}: leave out --store, or say --algo {}", algo, system.algo,
-           system.store, system.algo);
+    if ((!store.empty() && store != system.store && store != "server") || pace == "sync") {
+      Fail("--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for others", algo,
+           system.algo, system.store, system.algo);
     }
     algo = system.algo;
-    store = system.store;
+    if (store.empty()) store = system.store;
+    if (pace.empty()) pace = "async";
   }
   if (store.empty()) store = RunConfig().store;
-  auto settings = std::make_unique<RunSettings>(env, algo, store);
+  if (store != "server" && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
+    Fail("--servers, --sync, --async, --ssp and --backup-workers are for --store server");
+  }
+  const Pace chosen = pace.empty() || pace == "sync" ? Pace::kSync : Pace::kAsync;  // which preset
+  auto settings = std::make_unique<RunSettings>(env, algo, store, chosen);
   settings->fields.ApplyToml(text, flags.config);
   settings->run.env = env;
   settings->run.algo = algo;
@@ -100,7 +121,7 @@ Straggler ParseStraggler(const std::string& text, int workers) {
 }
 
 const std::atomic<bool>& StopOnSignals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, RequestStop);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, RequestStop);
   return stop_requested;
 }
 

@@ -16,7 +16,8 @@ namespace trireme {
 // As typed. What is absent leaves the setting to the config file, the preset or the default.
 struct RunFlags {
   std::string env, algo, config;
-  std::optional<std::string> workers, store, steps, target, seed;
+  std::optional<std::string> workers, store, steps, target, seed, servers, ssp, backup_workers;
+  bool sync = false, async = false;
   std::vector<std::string> assignments;  // of --set
 };
 
@@ -29,8 +30,8 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags);
 // "worker=3,factor=5" in a run of `workers`; empty: none. Throws Error.
 Straggler ParseStraggler(const std::string& text, int workers);
 
-// From this call on the first SIGINT, SIGTERM or SIGHUP sets the flag it returns, which asks for a clean end;
-// a second one ends the process at once.
+// From this call on the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets the flag it returns, which asks for a
+// clean end; a second one ends the process at once.
 const std::atomic<bool>& StopOnSignals();
 
 }  // namespace trireme

@@ -7,7 +7,10 @@
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
+#include "cli/security_flags.h"
+#include "comm/processes.h"
 #include "metrics/progress.h"
+#include "train/agreement.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -17,16 +20,21 @@ namespace {
 
 struct TrainFlags : RunFlags {
   std::string out, resume, straggler;
-  bool json = false;
+  bool json = false, audit = false;
+  SecurityFlags security;
 };
 
-std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const RunFolder& folder) {
+// Settings of the run in a folder that only the first process sees; the others learn them from it.
+std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const RunFolder* folder,
+                                              Communicator* processes) {
   if (!flags.env.empty() || !flags.algo.empty() || !flags.config.empty() || !flags.out.empty()) {
     Fail(
         "--resume takes its environment, algorithm and settings from the run: leave out --env, --algo, "
         "--config and --out");
   }
-  auto settings = ReadRunSettings(folder);
+  std::string text = folder == nullptr ? "" : folder->ReadConfig();
+  if (processes != nullptr) processes->Broadcast(text);
+  auto settings = ParseRunSettings(text, flags.resume + "/config.toml");
   ApplyFlags(flags, *settings);
   return settings;
 }
@@ -68,26 +76,38 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
 }
 
 int RunTrain(const TrainFlags& flags, double started_s) {
-  std::unique_ptr<RunSettings> settings;
+  Processes* processes = ConnectProcesses();
+  const bool first = processes == nullptr || processes->rank() == 0;
   std::optional<RunFolder> folder;
-  Straggler straggler;
-  if (flags.resume.empty()) {
-    settings = SettingsOfNewRun(flags);
+  if (first && !flags.resume.empty()) folder = RunFolder::Open(flags.resume);
+  const std::unique_ptr<RunSettings> settings =
+      flags.resume.empty() ? SettingsOfNewRun(flags)
+                           : SettingsOfOldRun(flags, folder ? &*folder : nullptr, processes);
+  if (processes == nullptr) {
     settings->Resolve();
-    straggler = ParseStraggler(flags.straggler, settings->run.workers);
-    const RunConfig& run = settings->run;
+  } else {
+    settings->Resolve(processes->size(), processes->processors());
+    AgreeOnSettings(*settings, TRIREME_VERSION, *processes);
+  }
+  const RunConfig& run = settings->run;
+  TrainOptions options{.json = flags.json,
+                       .started_s = started_s,
+                       .straggler = ParseStraggler(flags.straggler, run.total_workers()),
+                       .stop = &StopOnSignals(),
+                       .processes = processes,
+                       .version = TRIREME_VERSION,
+                       .security = flags.security.Read(),
+                       .audit = flags.audit,
+                       .say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); }};
+  if (!first) {
+    TrainAlong(*settings, options);
+    return 0;
+  }
+  if (!folder) {
     folder = RunFolder::Create(flags.out, fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed),
                                settings->fields.ToToml());
-  } else {
-    folder = RunFolder::Open(flags.resume);
-    settings = SettingsOfOldRun(flags, *folder);
-    settings->Resolve();
-    straggler = ParseStraggler(flags.straggler, settings->run.workers);
   }
-  const std::atomic<bool>& stop = StopOnSignals();
-  const TrainResult result =
-      Train(*settings, *folder,
-            {.json = flags.json, .started_s = started_s, .straggler = straggler, .stop = &stop});
+  const TrainResult result = Train(*settings, *folder, options);
   if (flags.json) {
     fmt::print("{}\n", ResultJson(result.facts));
   } else {
@@ -108,9 +128,16 @@ Command AddTrainCommand(CLI::App& app, double started_s) {
   command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
   command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command->add_option("--workers", flags->workers,
-                      "threads that train; in step the result does not depend on it");
+                      "threads that train, in each process; in step the result does not depend on it");
   command->add_option("--store", flags->store,
-                      "where parameters live: local, allreduce, or shared (asynchronous)");
+                      "where parameters live: local, allreduce, shared (asynchronous), or server");
+  command->add_option("--servers", flags->servers,
+                      "store server: how many to start here, or where they are: host:port,unix:/path");
+  command->add_flag("--sync", flags->sync, "store server: workers in step");
+  command->add_flag("--async", flags->async, "store server: every worker on its own");
+  command->add_option("--ssp", flags->ssp, "store server: nobody more than this many pushes ahead of the slowest");
+  command->add_option("--backup-workers", flags->backup_workers,
+                      "store server, in step: a round does not wait for this many slowest workers");
   command->add_option("--steps", flags->steps, "environment steps to train for");
   command->add_option("--target", flags->target, "stop at the first evaluation with this mean return");
   command->add_option("--seed", flags->seed, "what all randomness follows from");
@@ -121,6 +148,8 @@ Command AddTrainCommand(CLI::App& app, double started_s) {
   command->add_option("--resume", flags->resume, "continue the run in this folder");
   command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
       ->allow_extra_args(false);
+  command->add_flag("--audit", flags->audit, "store server: list every acknowledged push in the folder of the run");
+  flags->security.AddTo(*command, "who signs the servers");
   command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
   command->footer(
       "Settings come from defaults < preset of the environment < --config < flags < --set.\n"

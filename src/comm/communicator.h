@@ -15,6 +15,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -30,6 +32,12 @@ struct Traffic {
     idle_s += other.idle_s;
     return *this;
   }
+  Traffic& operator-=(const Traffic& other) {
+    bytes -= other.bytes;
+    messages -= other.messages;
+    idle_s -= other.idle_s;
+    return *this;
+  }
 };
 
 class Communicator {
@@ -40,13 +48,19 @@ class Communicator {
   virtual int size() const = 0;
 
   virtual void Barrier() = 0;
-  // values <- the root's values.
-  virtual void Broadcast(std::span<double> values, int root) = 0;
-  // values <- the sum over ranks, at the root; elsewhere they stay as they are.
-  virtual void ReduceSum(std::span<double> values, int root) = 0;
+  // values <- rank 0's values.
+  virtual void Broadcast(std::span<float> values) = 0;
+  virtual void Broadcast(std::span<double> values) = 0;
+  // bytes <- rank 0's bytes, whatever their number.
+  virtual void Broadcast(std::string& bytes) = 0;
+  // values <- the sum over ranks, at rank 0; elsewhere they stay as they are.
+  virtual void ReduceSum(std::span<float> values) = 0;
+  virtual void ReduceSum(std::span<double> values) = 0;
   // values <- the sum over ranks, the same bits on every rank.
   virtual void AllReduceSum(std::span<float> values) = 0;
   virtual void AllReduceSum(std::span<double> values) = 0;
+  // What every rank gave, in their order, at rank 0; elsewhere nothing. Lengths may differ.
+  virtual std::vector<std::string> Gather(std::string bytes) = 0;
 
   virtual Traffic traffic() const = 0;
   virtual void Abort() = 0;

@@ -1,67 +1,15 @@
 #include "comm/thread_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <utility>
 
 #include "base/error.h"
-#include "base/simd.h"
 #include "base/system.h"
+#include "comm/tree_sum.h"
 
 namespace trireme {
-namespace {
-
-// Elements [begin, end) of the operands of `size` ranks, added as a tree; take(first, count, sums) receives
-// the sums of each block.
-template <class T>
-struct TreeSum {
-  static constexpr int kMostRanks = 64;
-  static constexpr std::size_t kBlock = 64;
-
-  template <class Take>
-  TRIREME_INLINE void Blocks(void* const* operands, int size, std::size_t begin, std::size_t end,
-                             Take&& take) {
-    T sums[(kMostRanks + 1) / 2][kBlock];
-    const int pairs = (size + 1) / 2;
-    for (std::size_t first = begin; first < end; first += kBlock) {
-      const std::size_t count = std::min(kBlock, end - first);
-      for (int pair = 0; pair < pairs; ++pair) {
-        const T* a = static_cast<const T*>(operands[2 * pair]) + first;
-        if (2 * pair + 1 == size) {  // the last of an odd number
-          for (std::size_t i = 0; i < count; ++i) sums[pair][i] = a[i];
-          continue;
-        }
-        const T* b = static_cast<const T*>(operands[2 * pair + 1]) + first;
-        for (std::size_t i = 0; i < count; ++i) sums[pair][i] = a[i] + b[i];
-      }
-      for (int stride = 1; stride < pairs; stride *= 2) {
-        for (int pair = 0; pair + stride < pairs; pair += 2 * stride) {
-          for (std::size_t i = 0; i < count; ++i) sums[pair][i] += sums[pair + stride][i];
-        }
-      }
-      take(first, count, sums[0]);
-    }
-  }
-};
-
-template <class T>
-struct SumToAll {
-  TRIREME_INLINE void Run(void* const* operands, int size, std::size_t begin, std::size_t end) {
-    TreeSum<T>::Blocks(operands, size, begin, end, [&](std::size_t first, std::size_t count, const T* sums) {
-      for (int r = 0; r < size; ++r) std::copy_n(sums, count, static_cast<T*>(operands[r]) + first);
-    });
-  }
-};
-
-struct SumToOne {
-  TRIREME_INLINE void Run(void* const* operands, int size, double* to, std::size_t n) {
-    TreeSum<double>::Blocks(operands, size, 0, n,
-                            [&](std::size_t first, std::size_t count, const double* sums) {
-                              std::copy_n(sums, count, to + first);
-                            });
-  }
-};
-
-}  // namespace
 
 ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size) {
   CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
@@ -74,51 +22,86 @@ void ThreadCommunicator::Barrier() {
   traffic_.idle_s += MonotonicSeconds() - arrived_s;
 }
 
-void ThreadCommunicator::Broadcast(std::span<double> values, int root) {
-  if (size() == 1) return;
-  group_.published_[rank_] = values.data();
-  Barrier();
-  if (rank_ != root)
-    std::copy_n(static_cast<const double*>(group_.published_[root]), values.size(), values.data());
-  Barrier();
-  if (rank_ == root) {
-    traffic_.bytes += values.size_bytes() * (size() - 1);
-    traffic_.messages += size() - 1;
-  }
+void ThreadCommunicator::Count(std::uint64_t messages, std::uint64_t bytes) {
+  traffic_.messages += messages;
+  traffic_.bytes += bytes;
 }
 
-// As messages: every other rank sends its operand to the root.
-void ThreadCommunicator::ReduceSum(std::span<double> values, int root) {
+template <class T>
+void ThreadCommunicator::CopyFirst(std::span<T> values) {
   if (size() == 1) return;
   group_.published_[rank_] = values.data();
   Barrier();
-  if (rank_ == root) SimdCall<SumToOne>(group_.published_.data(), size(), values.data(), values.size());
+  if (rank_ != 0) std::copy_n(static_cast<const T*>(group_.published_[0]), values.size(), values.data());
   Barrier();
-  if (rank_ == root) return;
-  traffic_.bytes += values.size_bytes();
-  traffic_.messages += 1;
+  if (rank_ == 0) Count(size() - 1, values.size_bytes() * (size() - 1));
+}
+
+void ThreadCommunicator::Broadcast(std::string& bytes) {
+  if (size() == 1) return;
+  group_.published_[rank_] = &bytes;
+  Barrier();
+  if (rank_ != 0) bytes = *static_cast<const std::string*>(group_.published_[0]);
+  Barrier();
+  if (rank_ == 0) Count(size() - 1, bytes.size() * (size() - 1));
+}
+
+// The part of `size` elements that belongs to this rank, added up and written to the first `copies` operands.
+template <class T>
+void ThreadCommunicator::SumSlice(std::size_t size, int copies) {
+  constexpr std::size_t kPerLine = 64 / sizeof(T);  // slices start on cache lines: no two ranks share one
+  const std::size_t lines = (size + kPerLine - 1) / kPerLine;
+  const auto start = [&](int r) { return std::min(size, lines * r / this->size() * kPerLine); };
+  const std::size_t begin = start(rank_), end = start(rank_ + 1);
+  std::array<T*, TreeSum<T>::kMostRanks> slices;
+  for (int r = 0; r < this->size(); ++r) slices[r] = static_cast<T*>(group_.published_[r]) + begin;
+  const auto operands = const_cast<const T* const*>(slices.data());
+  SimdCall<SumOperands<T>>(operands, this->size(), static_cast<T* const*>(slices.data()), copies,
+                           end - begin);
+}
+
+template <class T>
+void ThreadCommunicator::ReduceToFirst(std::span<T> values) {
+  if (size() == 1) return;
+  group_.published_[rank_] = values.data();
+  Barrier();
+  SumSlice<T>(values.size(), 1);
+  Barrier();
+  if (rank_ != 0) Count(1, values.size_bytes());
 }
 
 // Reduce-scatter and allgather in one: rank r adds slice r of everyone's operand and writes the sum back to
 // everyone, so each element is added once in the group and nothing is copied. The first barrier says that all
 // operands are ready, the second that all slices are done.
 template <class T>
-void ThreadCommunicator::ReduceSlices(std::span<T> values) {
+void ThreadCommunicator::ReduceToAll(std::span<T> values) {
   if (size() == 1) return;
-  const std::size_t per_line = 64 / sizeof(T);  // slices start on cache lines, so that no two ranks share one
-  const std::size_t lines = (values.size() + per_line - 1) / per_line;
-  const auto slice_start = [&](int r) { return std::min(values.size(), lines * r / size() * per_line); };
   group_.published_[rank_] = values.data();
   Barrier();
-  SimdCall<SumToAll<T>>(group_.published_.data(), size(), slice_start(rank_), slice_start(rank_ + 1));
+  SumSlice<T>(values.size(), size());
   Barrier();
   // As messages: one slice to each other rank before the sum, one after it.
   const std::uint64_t others = size() - 1;
-  traffic_.messages += 2 * others;
-  traffic_.bytes += 2 * others * values.size_bytes() / size();
+  Count(2 * others, 2 * others * values.size_bytes() / size());
 }
 
-template void ThreadCommunicator::ReduceSlices(std::span<float>);
-template void ThreadCommunicator::ReduceSlices(std::span<double>);
+std::vector<std::string> ThreadCommunicator::Gather(std::string bytes) {
+  if (rank_ != 0) Count(1, bytes.size());
+  group_.published_[rank_] = &bytes;
+  Barrier();
+  std::vector<std::string> all;
+  if (rank_ == 0) {
+    for (void* published : group_.published_) all.push_back(std::move(*static_cast<std::string*>(published)));
+  }
+  Barrier();
+  return all;
+}
+
+template void ThreadCommunicator::CopyFirst(std::span<float>);
+template void ThreadCommunicator::CopyFirst(std::span<double>);
+template void ThreadCommunicator::ReduceToFirst(std::span<float>);
+template void ThreadCommunicator::ReduceToFirst(std::span<double>);
+template void ThreadCommunicator::ReduceToAll(std::span<float>);
+template void ThreadCommunicator::ReduceToAll(std::span<double>);
 
 }  // namespace trireme

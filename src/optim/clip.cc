@@ -1,5 +1,6 @@
 #include "optim/clip.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -50,14 +51,31 @@ struct ScaleKernel {
 }  // namespace
 
 double SquaredNorm(std::span<const float> values) {
-  return SimdCall<SquaredNormKernel>(values.data(), values.size());
+  double sum = 0;
+  for (std::size_t begin = 0; begin < values.size(); begin += kNormBlock) {
+    const std::size_t size = std::min(kNormBlock, values.size() - begin);
+    sum += SimdCall<SquaredNormKernel>(values.data() + begin, size);
+  }
+  return sum;
+}
+
+void SquaredNorms(std::span<const float> values, std::span<double> sums) {
+  CHECK(sums.size() == NormBlocks(values.size()));
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    const std::size_t begin = b * kNormBlock;
+    sums[b] = SquaredNorm(values.subspan(begin, std::min(kNormBlock, values.size() - begin)));
+  }
+}
+
+float ClipScale(double norm, double max_norm) {
+  return max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
 }
 
 double ClipByGlobalNorm(std::span<float> gradient, double max_norm) {
   CHECK(max_norm > 0);
   const double norm = std::sqrt(SquaredNorm(gradient));
   if (std::isfinite(norm) && norm > max_norm) {
-    SimdCall<ScaleKernel>(gradient.data(), gradient.size(), static_cast<float>(max_norm / norm));
+    SimdCall<ScaleKernel>(gradient.data(), gradient.size(), ClipScale(norm, max_norm));
   }
   return norm;
 }

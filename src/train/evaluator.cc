@@ -6,14 +6,21 @@
 namespace trireme {
 
 Evaluation Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own) const {
-  std::vector<double> returns(episodes_);
-  for (int group = first; group < first + own; ++group) {
+  // The returns, then how many workers have run each group.
+  std::vector<double> shared(episodes_ + groups_);
+  const std::span<double> returns = std::span(shared).first(episodes_), ran = std::span(shared).subspan(episodes_);
+  const auto run = [&](int group) {
     const int begin = episodes_ * group / groups_, end = episodes_ * (group + 1) / groups_;
     for (int part = begin; part < end; part += Algorithm::kMostActed) {
       RunGroup(algorithm, part, std::min(end, part + Algorithm::kMostActed), returns);
     }
+    ran[group] = 1;
+  };
+  for (int group = first; group < first + own; ++group) run(group);
+  comm.AllReduceSum(std::span<double>(shared));
+  for (int group = 0; group < groups_; ++group) {
+    if (ran[group] != 1) run(group);  // its worker has gone (or two think it theirs): everyone runs it
   }
-  comm.AllReduceSum(std::span<double>(returns));
 
   Evaluation result{.mean = 0, .std = 0, .episodes = episodes_};
   for (const double value : returns) result.mean += value / episodes_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/system.h"
+#include "base/parse.h"
 #include "store/schedule.h"
 #include "train/presets.h"
 
@@ -12,13 +12,15 @@ namespace trireme {
 void RunConfig::Fields(ConfigFields& field) {
   field("env", env, "environment; `trireme envs` lists them");
   field("algo", algo, "algorithm; `trireme algos` lists them");
-  field("store", store, "where parameters live; shared: workers move on their own, all others in step",
-        OneOf{"local", "allreduce", "shared"});
+  field("store", store, "where parameters live; shared: one memory for workers that move on their own",
+        OneOf{"local", "allreduce", "shared", "server"});
   field("share_moments", share_moments,
         "store shared: one memory of the optimizer for all workers, or each its own");
   field("schedule", schedule,
         "store shared: order of pulls and pushes, for reproducible runs, like \"0< 1< 0> 1>\"; empty: free");
-  field("workers", workers, "threads that train; 0: as many as processors and shards allow", Between(0, 64));
+  server.Fields(field);
+  field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
+        Between(0, 64));
   field("shards", shards,
         "parts the work is cut into; fixes the result, whatever the workers (store shared: of each worker's "
         "work)",
@@ -33,7 +35,46 @@ void RunConfig::Fields(ConfigFields& field) {
   field("checkpoint_every_s", checkpoint_every_s, "seconds between checkpoints", NonNegative());
 }
 
-RunSettings::RunSettings(const std::string& env, const std::string& algo, const std::string& store)
+void ServerConfig::Fields(ConfigFields& field) {
+  field("servers", addresses, "store server: how many to start on this machine, or where they are: host:port,host:port");
+  field("pace", pace, "store server: workers in step, each on its own, or bounded staleness", kPaceNames);
+  field("run_workers", run_workers, "store server, sync: workers of all processes together; 0: those of this process",
+        Between(0, 1024));
+  field("backup_workers", backup_workers, "store server, sync: a round does not wait for this many slowest workers",
+        Between(0, 1023));
+  field("staleness_bound", staleness_bound, "store server, ssp: pushes a worker may be ahead of the slowest",
+        Between(0, 1e9));
+  field("staleness_scaled", staleness_scaled, "store server, async, ssp: divide the step size by 1 + staleness");
+  field("overlap", overlap, "store server, async, ssp: go on computing while a push is under way");
+  field("lease_s", lease_s, "store server: seconds of silence after which a worker is given up", Between(0.1, 86400));
+  field("round_s", round_s, "store server, sync: the longest wait for a worker that is alive", Between(0.1, 86400));
+  field("server_wait_s", wait_s, "store server: seconds after which a silent server is lost", Between(0.1, 86400));
+}
+
+int ServerConfig::local() const {
+  const auto digits = ParseWholeDigits(addresses);
+  if (!digits) return 0;
+  if (digits->size() > 4 || std::stoi(*digits) < 1 || std::stoi(*digits) > 64) {
+    Fail("servers = {} is not a number of servers from 1 to 64, nor a list of host:port", addresses);
+  }
+  return std::stoi(*digits);
+}
+
+std::vector<std::string> ServerConfig::List() const {
+  std::vector<std::string> list;
+  std::string_view rest = addresses;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view address = Trim(rest.substr(0, comma));
+    if (address.empty()) Fail("servers = {}: there is an empty address in the list", addresses);
+    list.emplace_back(address);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (list.empty()) Fail("servers: say how many to start, or where they are: host:port,host:port");
+  return list;
+}
+
+RunSettings::RunSettings(const std::string& env, const std::string& algo, const std::string& store, Pace pace)
     : algorithm(FindAlgorithm(algo).make_settings()) {
   run.env = FindEnv(env).spec.name;
   run.algo = algo;
@@ -41,6 +82,7 @@ RunSettings::RunSettings(const std::string& env, const std::string& algo, const 
   fields.Add(run);
   fields.Add(*algorithm);
   fields.Set("store", store, "--store");
+  run.server.pace = pace;
   const auto apply = [&](const std::string& name) {
     const auto& presets = AllPresets();
     const auto preset = std::ranges::find(presets, name, &Preset::name);
@@ -48,31 +90,60 @@ RunSettings::RunSettings(const std::string& env, const std::string& algo, const 
     fields.ApplyToml(preset->text, fmt::format("presets/{}.toml", name));
     return true;
   };
-  if (!apply(fmt::format("{}.{}.{}", env, algo, store))) apply(fmt::format("{}.{}", env, algo));
+  if (!run.asynchronous() || !apply(fmt::format("{}.{}.shared", env, algo))) apply(fmt::format("{}.{}", env, algo));
 }
 
 namespace {
 
-void ResolveWorkers(RunConfig& run) {
+void ResolveServers(const RunConfig& run) {
+  const ServerConfig& server = run.server;
+  const int local = server.local();
+  if (local == 0) server.List();
+  if (server.run_workers > 0 && run.asynchronous()) {
+    Fail("run_workers is for workers in step: others come and go as they like");
+  }
+  if (server.run_workers > 0 && local > 0 && run.workers > 0 && server.run_workers != run.workers) {
+    Fail("servers = {} are started for this process alone, so run_workers = {} cannot be more than its workers", local,
+         server.run_workers);
+  }
+  if (server.backup_workers > 0 && (run.asynchronous() || server.backup_workers >= std::max(1, run.total_workers()))) {
+    Fail("backup_workers = {} is for workers in step, and leaves at least one of them", server.backup_workers);
+  }
+}
+
+void ResolveWorkers(RunConfig& run, int processors) {
   const auto is_power_of_two = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (!is_power_of_two(run.shards)) {
     Fail("shards = {} is not a power of two (1, 2, 4, 8, ...), which the order of summation needs",
          run.shards);
   }
-  const int processors = std::clamp(UsableProcessors(), 1, 64);
+  if (run.processes > 1 && (run.store == "local" || run.store == "shared")) {
+    Fail("store = {} lives in the memory of one process, and this run has {}: use --store allreduce",
+         run.store, run.processes);
+  }
+  if (run.processes > 1 && run.on_servers()) {
+    Fail("workers of --store server find each other through their servers: start them without mpirun or srun's MPI, "
+         "or use --store allreduce");
+  }
+  if (run.on_servers()) ResolveServers(run);
+  processors = std::clamp(processors, 1, 64);
   if (run.asynchronous()) {
     if (run.workers == 0) run.workers = processors;
+    if (run.elastic() && !run.schedule.empty()) Fail("schedule is for --store shared");
     if (!run.schedule.empty()) Schedule(run.schedule, run.workers);  // refuses what cannot work
     return;
   }
   if (!run.schedule.empty()) Fail("schedule is for asynchronous runs: use it with --store shared");
   if (run.workers == 0) {
     const int most = static_cast<int>(std::bit_floor(static_cast<unsigned>(processors)));
-    run.workers = run.store == "local" ? 1 : std::min(run.shards, most);
+    run.workers = run.store == "local" ? 1 : std::clamp(run.shards / run.processes, 1, most);
+    if (run.server.run_workers > 0) run.workers = std::min(run.workers, run.server.run_workers);
   }
-  if (run.shards % run.workers != 0) {
-    Fail("workers = {} does not divide shards = {}: choose 1, 2, 4, ... up to {}, or change shards",
-         run.workers, run.shards, run.shards);
+  if (run.shards % run.total_workers() != 0) {
+    const std::string processes =
+        run.processes == 1 ? "" : fmt::format(" in each of {} processes", run.processes);
+    Fail("workers = {}{} does not divide shards = {}: choose 1, 2, 4, ... up to {}{}, or change shards",
+         run.workers, processes, run.shards, run.shards, run.processes == 1 ? "" : " in all");
   }
   if (run.store == "local" && run.workers > 1) {
     Fail("store = local holds the parameters of one worker, not {}: use --workers 1 or --store allreduce",
@@ -86,8 +157,9 @@ std::uint64_t RunSettings::ExperienceBytes() const {
   return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : 1);
 }
 
-void RunSettings::Resolve() {
-  ResolveWorkers(run);
+void RunSettings::Resolve(int processes, int processors) {
+  run.processes = processes;
+  ResolveWorkers(run, processors);
   const EnvSpec& spec = env().spec;
   const AlgorithmEntry& entry = FindAlgorithm(run.algo);
   if (!(spec.action.discrete ? entry.discrete : entry.continuous)) {
@@ -113,8 +185,10 @@ void RunSettings::Resolve() {
 }
 
 std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder) {
-  const std::string origin = (folder.path() / "config.toml").string();
-  const std::string text = folder.ReadConfig();
+  return ParseRunSettings(folder.ReadConfig(), (folder.path() / "config.toml").string());
+}
+
+std::unique_ptr<RunSettings> ParseRunSettings(const std::string& text, const std::string& origin) {
   const std::string store = ReadTomlText(text, "store", origin);
   auto settings =
       std::make_unique<RunSettings>(ReadTomlText(text, "env", origin), ReadTomlText(text, "algo", origin),

@@ -10,9 +10,29 @@
 
 #include "algo/algorithm.h"
 #include "base/config.h"
+#include "base/system.h"
+#include "server/protocol.h"
 #include "train/run_folder.h"
 
 namespace trireme {
+
+// Of store `server`.
+struct ServerConfig {
+  std::string addresses = "1";
+  Pace pace = Pace::kSync;
+  int run_workers = 0;  // of all processes, in step; 0: those of this process
+  int backup_workers = 0;
+  std::int64_t staleness_bound = 4;
+  bool staleness_scaled = false;
+  bool overlap = true;
+  double lease_s = 5, round_s = 300, wait_s = 60;
+
+  void Fields(ConfigFields& field);
+
+  // How many servers are to be started here; 0: `addresses` says where they are.
+  int local() const;
+  std::vector<std::string> List() const;
+};
 
 struct RunConfig {
   std::string env = "CartPole-v1";
@@ -20,7 +40,8 @@ struct RunConfig {
   std::string store = "allreduce";
   bool share_moments = true;
   std::string schedule;
-  int workers = 0;  // 0: as many as the processors allow
+  ServerConfig server;
+  int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
   std::int64_t steps = 1'000'000;
   std::uint64_t seed = 1;
@@ -30,10 +51,20 @@ struct RunConfig {
   int eval_episodes = 100;
   double checkpoint_every_s = 30;
 
+  // Not settings: how the run was started.
+  int processes = 1;
+
   void Fields(ConfigFields& field);
 
+  bool on_servers() const { return store == "server"; }
   // Whether workers move on their own instead of in step.
-  bool asynchronous() const { return store == "shared"; }
+  bool asynchronous() const { return store == "shared" || (on_servers() && server.pace != Pace::kSync); }
+  // Whether workers may come and go while nobody waits for them; they leave nothing of their own in checkpoints.
+  bool elastic() const { return on_servers() && asynchronous(); }
+  // Of all processes; of an elastic run, of this one.
+  int total_workers() const {
+    return on_servers() && !asynchronous() && server.run_workers > 0 ? server.run_workers : processes * workers;
+  }
 };
 
 // Systems of the field that are an algorithm with a certain store.
@@ -48,9 +79,10 @@ inline constexpr System kSystems[] = {
 // The settings of one run, from all their sources.
 class RunSettings {
  public:
-  // Defaults and a preset: that of (env, algo, store) or else of (env, algo), if there is one. Throws Error
-  // for unknown names.
-  RunSettings(const std::string& env, const std::string& algo, const std::string& store = "allreduce");
+  // Defaults and a preset: that of asynchronous runs of (env, algo) or else that of (env, algo), if there is one.
+  // Throws Error for unknown names.
+  RunSettings(const std::string& env, const std::string& algo, const std::string& store = "allreduce",
+              Pace pace = Pace::kSync);
   RunSettings(const RunSettings&) = delete;
   RunSettings& operator=(const RunSettings&) = delete;
 
@@ -61,11 +93,14 @@ class RunSettings {
   const EnvEntry& env() const { return FindEnv(run.env); }
   // Memory for experience, over all workers.
   std::uint64_t ExperienceBytes() const;
-  // Fills in what is chosen automatically and checks that everything fits together. Throws Error.
-  void Resolve();
+  // Fills in what is chosen automatically and checks that everything fits together, for a run of `processes`
+  // with `processors` each. Throws Error.
+  void Resolve(int processes = 1, int processors = UsableProcessors());
 };
 
-// The settings saved in the folder of a run. Throws Error.
+// The settings saved in the folder of a run, and from their text, where `origin` is the file it is from.
+// Throw Error.
 std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder);
+std::unique_ptr<RunSettings> ParseRunSettings(const std::string& text, const std::string& origin);
 
 }  // namespace trireme

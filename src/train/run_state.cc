@@ -14,10 +14,23 @@ std::string_view NameOf(Activation activation) {
 }
 
 constexpr const char* kPerWorker = "progress/per_worker";
+constexpr const char* kPartial = "run/partial";  // not all workers were there when it was made
 
-// "policy 4-64-64-2 tanh, value 4-64-64-1 tanh": the same parameters mean something else in another network,
-// even where their number is the same.
-std::string Describe(const NetworkSpec& spec) {
+// What a checkpoint must have in common with the settings it is loaded into.
+std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
+  return {{"env", run.env},
+          {"algo", run.algo},
+          {"seed", fmt::format("{}", run.seed)},
+          {"shards", fmt::format("{}", run.shards)},
+          {"network", DescribeNetwork(network.spec())},
+          {"store", run.store == "shared" ? fmt::format("shared, {} workers", run.workers)
+                    : run.elastic()       ? "server, asynchronous"
+                                          : "synchronous"}};
+}
+
+}  // namespace
+
+std::string DescribeNetwork(const NetworkSpec& spec) {
   std::string text;
   for (const TowerSpec& tower : spec.towers) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tower.name, tower.inputs);
@@ -27,20 +40,9 @@ std::string Describe(const NetworkSpec& spec) {
   return text;
 }
 
-// What a checkpoint must have in common with the settings it is loaded into.
-std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
-  return {{"env", run.env},
-          {"algo", run.algo},
-          {"seed", fmt::format("{}", run.seed)},
-          {"shards", fmt::format("{}", run.shards)},
-          {"network", Describe(network.spec())},
-          {"store", run.asynchronous() ? fmt::format("shared, {} workers", run.workers) : "synchronous"}};
-}
-
-}  // namespace
-
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
+  if (run.elastic()) return;
   algorithm.SaveShards(out);
   if (!run.asynchronous()) return;
   algorithm.SaveCommon(out);
@@ -50,23 +52,36 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
 // Shards are numbered over the whole run, so that those of workers in step need no prefix, and can be loaded
 // by any number of workers.
 std::string WorkerPrefix(const RunConfig& run, int rank) {
-  return run.asynchronous() ? fmt::format("worker/{}/", rank) : "";
+  return run.store == "shared" ? fmt::format("worker/{}/", rank) : "";
 }
 
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
-                  const ParameterStore& store, const Algorithm& algorithm, StateWriter& out) {
+                  const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
+  if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
   for (const auto& [name, value] : Identity(run, network)) out.PutText("run/" + name, value);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
-  if (run.asynchronous()) return;
+  if (run.store == "shared") return;
   store.Save(out);
-  algorithm.SaveCommon(out);
+  if (!run.elastic()) algorithm.SaveCommon(out);
 }
 
-void LoadRunState(const StateReader& checkpoint, const RunFolder& folder, const RunConfig& run,
-                  const Network& network, int rank, RunProgress& progress, ParameterStore& store,
-                  Algorithm& algorithm) {
+namespace {
+
+template <class Load>
+void FromCheckpoint(const std::string& origin, Load&& load) {
   try {
+    load();
+  } catch (const Error& error) {
+    Fail("the checkpoint in {} does not fit the settings: {}", origin, error.what());
+  }
+}
+
+}  // namespace
+
+void LoadProgress(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                  const Network& network, RunProgress& progress) {
+  FromCheckpoint(origin, [&] {
     for (const auto& [name, value] : Identity(run, network)) {
       const std::string& saved = checkpoint.GetText("run/" + name);
       if (saved != value) Fail("it was made with {} {}, not {}", name, saved, value);
@@ -74,16 +89,22 @@ void LoadRunState(const StateReader& checkpoint, const RunFolder& folder, const 
     progress.Visit([&](const char* name, auto& value) {
       value = checkpoint.GetValue<std::decay_t<decltype(value)>>(name);
     });
-    if (checkpoint.GetText(kPerWorker).size() == sizeof(WorkerFacts) * run.workers) {
-      progress.per_worker.resize(run.workers);
+    if (checkpoint.GetText(kPerWorker).size() == sizeof(WorkerFacts) * run.total_workers()) {
+      progress.per_worker.resize(run.total_workers());
       checkpoint.Get<WorkerFacts>(kPerWorker, progress.per_worker);
     }
-    const StateReader own = checkpoint.Below(WorkerPrefix(run, rank));
-    store.Load(own);
-    algorithm.Load(own);
-  } catch (const Error& error) {
-    Fail("the checkpoint in {} does not fit the settings: {}", folder.path().string(), error.what());
-  }
+  });
+}
+
+void LoadStore(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
+               ParameterStore& store) {
+  FromCheckpoint(origin, [&] { store.Load(checkpoint.Below(WorkerPrefix(run, rank))); });
+}
+
+void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
+                   Algorithm& algorithm) {
+  if (run.elastic() || checkpoint.Has(kPartial)) return;
+  FromCheckpoint(origin, [&] { algorithm.Load(checkpoint.Below(WorkerPrefix(run, rank))); });
 }
 
 }  // namespace trireme

@@ -10,9 +10,12 @@
 #include "base/state.h"
 #include "metrics/report.h"
 #include "train/run_config.h"
-#include "train/run_folder.h"
 
 namespace trireme {
+
+// "policy 4-64-64-2 tanh, value 4-64-64-1 tanh": the same parameters mean something else in another network,
+// even where their number is the same.
+std::string DescribeNetwork(const NetworkSpec& spec);
 
 // What happened so far in the whole run, interruptions included. Part of every checkpoint. Every worker holds
 // the same counts; times are rank 0's.
@@ -63,14 +66,18 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
                      StateWriter& out);
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
-// Adds the rest: what the run is, its progress, and what workers that move in step hold alike.
+// Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`: the states of
+// all workers are there; without them a resumed run continues with its parameters, but with fresh experience.
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
-                  const ParameterStore& store, const Algorithm& algorithm, StateWriter& out);
+                  const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out);
 
-// Restores worker `rank` of a run from a checkpoint of `folder`. Throws Error when it was made with another
+// Restore a worker from a checkpoint; `origin` names it in errors. The first throws Error when it was made with another
 // environment, algorithm, seed, number of shards, network or kind of store, and says which.
-void LoadRunState(const StateReader& checkpoint, const RunFolder& folder, const RunConfig& run,
-                  const Network& network, int rank, RunProgress& progress, ParameterStore& store,
-                  Algorithm& algorithm);
+void LoadProgress(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                  const Network& network, RunProgress& progress);
+void LoadStore(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
+               ParameterStore& store);
+void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
+                   Algorithm& algorithm);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kMostWorkers = 64;  // that a run takes
+constexpr int kMostMeasured = 64;  // that a run takes
 constexpr std::string_view kTableLine =
     "{:>7} {:>7} {:>10} {:>9} {:>8} {:>8} {:>10} {:>6} {:>6} {:>10} {:>9} {:>9}";
 
@@ -165,7 +165,7 @@ std::string Notes(const SpeedupReport& report) {
 }  // namespace
 
 std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> shards) {
-  const int most = std::min({2 * processors, shards.value_or(kMostWorkers), kMostWorkers});
+  const int most = std::min({2 * processors, shards.value_or(kMostMeasured), kMostMeasured});
   std::vector<int> counts;
   for (int workers = 1; workers <= most; workers *= 2) counts.push_back(workers);
   return counts;

@@ -36,7 +36,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.env = run.env;
   facts.algo = run.algo;
   facts.store = run.store;
-  facts.workers = run.workers;
+  facts.workers = run.total_workers();
   facts.seed = run.seed;
   facts.steps = progress.steps;
   facts.wall_s = progress.wall_s;
@@ -58,13 +58,13 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   return facts;
 }
 
-void AddAccounts(const WorkerGroup& group, RunFacts& facts) {
+void AddAccounts(const RunConfig& run, const std::vector<WorkerAccount>& accounts, RunFacts& facts) {
   Staleness staleness;
-  for (const WorkerAccount& account : group.accounts) {
+  for (const WorkerAccount& account : accounts) {
     facts.per_worker.push_back(account.facts);
     staleness += account.staleness;
   }
-  if (!group.shared) return;
+  if (!run.asynchronous()) return;
   const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
                                 [](std::uint64_t count) { return count > 0; });
   facts.staleness.assign(staleness.pushes.begin(), end.base());
@@ -72,40 +72,53 @@ void AddAccounts(const WorkerGroup& group, RunFacts& facts) {
   facts.staleness_most = staleness.most;
 }
 
-}  // namespace
+// Gives every process the checkpoint that the first one has read.
+std::optional<StateReader> ShareCheckpoint(const std::optional<StateReader>& read, Communicator& processes) {
+  std::string bytes = read ? read->Encode() : "";
+  processes.Broadcast(bytes);
+  if (bytes.empty()) return std::nullopt;
+  return read ? read : StateReader(bytes);
+}
 
-TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
+// How the workers of a process ended; in other processes than the first it means nothing.
+struct Ended {
+  RunProgress progress;
+  std::vector<WorkerAccount> accounts;
+  std::string params_sha256;
+  bool interrupted = false;
+};
+
+Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const TrainOptions& options,
+                 std::optional<StateReader> checkpoint) {
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
-  const FolderLock lock(folder);
-  std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  WorkerGroup group(settings.run, settings.algorithm->optimizer(), initial);
+  WorkerGroup group(settings, network, options, folder, initial);
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
 
   // A worker that fails leaves its error and releases the others; the first error is the cause, the rest
   // follow from it.
-  std::atomic<int> failed_rank{-1};
+  std::atomic<int> failed_thread{-1};
   // Each worker lets go of the checkpoint once it has loaded its part: it may hold a large replay.
   std::vector<std::optional<StateReader>> checkpoints(settings.run.workers, checkpoint);
   checkpoint.reset();
-  const auto body = [&](int rank) {
+  const auto body = [&](int thread) {
     try {
-      auto worker = std::make_unique<Worker>(settings, network, folder, options, group, rank, initial,
-                                             std::exchange(checkpoints[rank], {}));
+      auto worker = std::make_unique<Worker>(settings, network, folder, options, group, thread, initial,
+                                             std::exchange(checkpoints[thread], {}));
       worker->Run();
-      if (rank == 0) first = std::move(worker);
+      if (thread == 0) first = std::move(worker);
     } catch (...) {
-      errors[rank] = std::current_exception();
+      errors[thread] = std::current_exception();
       int none = -1;
-      failed_rank.compare_exchange_strong(none, rank);
+      failed_thread.compare_exchange_strong(none, thread);
       group.Abort();
     }
   };
   std::vector<std::thread> others;
   try {
-    for (int rank = 1; rank < settings.run.workers; ++rank) others.emplace_back(body, rank);
+    for (int thread = 1; thread < settings.run.workers; ++thread) others.emplace_back(body, thread);
     body(0);
   } catch (const std::system_error& error) {
     group.Abort();
@@ -113,29 +126,40 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
   for (std::thread& thread : others) thread.join();
-  if (failed_rank >= 0) std::rethrow_exception(errors[failed_rank]);
+  if (failed_thread >= 0) std::rethrow_exception(errors[failed_thread]);
+  return {first->progress(), first->accounts(), ParamsSha256(first->params()), first->interrupted()};
+}
 
-  TrainResult result{MakeFacts(settings, first->progress(), ParamsSha256(first->params())),
-                     first->interrupted()};
-  AddAccounts(group, result.facts);
-  first.reset();  // ends the progress line
+}  // namespace
+
+TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
+  const FolderLock lock(folder);
+  std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
+  if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
+  const Ended ended = RunWorkers(settings, &folder, options, std::move(checkpoint));
+  TrainResult result{MakeFacts(settings, ended.progress, ended.params_sha256), ended.interrupted};
+  AddAccounts(settings.run, ended.accounts, result.facts);
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
   WriteRunReport(folder, result.facts);
   return result;
+}
+
+void TrainAlong(const RunSettings& settings, const TrainOptions& options) {
+  RunWorkers(settings, nullptr, options, ShareCheckpoint(std::nullopt, *options.processes));
 }
 
 RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int episodes, std::uint64_t seed) {
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   if (!checkpoint) Fail("{} holds no checkpoint yet: nothing to evaluate", folder.path().string());
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
-  RunConfig run = settings.run;
-  if (!run.asynchronous()) run.workers = 1;
-  WorkerGroup group(run, settings.algorithm->optimizer(), std::vector<float>(network.param_count()));
+  const RunConfig& run = settings.run;
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
-  const auto store = group.shared ? MakeSharedStore(*group.shared, 0, nullptr)
-                                  : MakeAllReduceStore(comm, settings.algorithm->optimizer(),
-                                                       std::vector<float>(network.param_count()));
+  const std::vector<float> zeros(network.param_count());
+  std::optional<SharedParameters> shared;
+  if (run.store == "shared") shared.emplace(settings.algorithm->optimizer(), run.share_moments, zeros);
+  const auto store = shared ? MakeSharedStore(*shared, 0, nullptr)
+                            : MakeAllReduceStore(comm, settings.algorithm->optimizer(), zeros);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .network = network,
                                                    .store = *store,
@@ -144,7 +168,10 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int e
                                                    .first_shard = 0,
                                                    .own_shards = run.shards});
   RunProgress progress;
-  LoadRunState(*checkpoint, folder, run, network, 0, progress, *store, *algorithm);
+  const std::string origin = folder.path().string();
+  LoadProgress(*checkpoint, origin, run, network, progress);
+  LoadStore(*checkpoint, origin, run, 0, *store);
+  LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
   const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);
   const Evaluation evaluation = evaluator.Run(*algorithm, comm, 0, settings.run.shards);
   progress.eval_mean = evaluation.mean;

@@ -1,17 +1,20 @@
 // Runs a training run from its settings to its result: the only place where algorithms meet communication.
 //
-// One thread per worker. In a synchronous run all workers go through the same loop: iterate; then rank 0
-// decides (evaluate? checkpoint? stop?) and tells the others; then all do what was decided. Decisions that
-// influence the result depend only on steps and returns, never on time, so runs are reproducible;
-// checkpoints, which do not influence it, go by time. In an asynchronous run every worker iterates on its
-// own, rank 0 evaluates in between, and all meet only for checkpoints and at the end.
+// One thread per worker, in one or more processes. In a synchronous run all workers go through the same loop:
+// iterate; then rank 0 decides (evaluate? checkpoint? stop?) and tells the others; then all do what was
+// decided. Decisions that influence the result depend only on steps and returns, never on time, so runs are
+// reproducible; checkpoints, which do not influence it, go by time. In an asynchronous run every worker
+// iterates on its own, rank 0 evaluates in between, and all meet only for checkpoints and at the end.
 #pragma once
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "comm/communicator.h"
+#include "rpc/transport.h"
 #include "metrics/report.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
@@ -31,7 +34,14 @@ struct TrainOptions {
   double started_cpu_s = 0;  // CpuSeconds() then
   Straggler straggler = {};
   const std::atomic<bool>* stop =
-      nullptr;  // set by a signal: write a checkpoint and stop at the next iteration
+      nullptr;                        // set by a signal: write a checkpoint and stop at the next iteration
+  Communicator* processes = nullptr;  // that train together: this one's end; null when it is alone
+  // Store server: what the program is, how to prove it, whether acknowledged pushes are listed, and a line for
+  // people, from any thread.
+  std::string version = {};
+  Security security = {};
+  bool audit = false;
+  std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 struct TrainResult {
@@ -41,7 +51,11 @@ struct TrainResult {
 
 // Trains; continues from the newest checkpoint in `folder` if there is one. Blocks until done. Throws Error;
 // what was written before stays usable for a resume.
+// Of several processes the first one calls this, and it alone has a folder.
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options);
+// The part of the other processes, which must have the same settings. Blocks until the run ends. Throws
+// Error.
+void TrainAlong(const RunSettings& settings, const TrainOptions& options);
 
 // One JSON object on one line: the contract of --json.
 std::string ResultJson(const RunFacts& facts);

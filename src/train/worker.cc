@@ -1,6 +1,8 @@
 #include "train/worker.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -36,27 +38,13 @@ class Chronicle {
   ProgressPrinter printer_;
 };
 
-WorkerGroup::WorkerGroup(const RunConfig& run, const OptimizerSettings& optimizer,
-                         std::span<const float> initial)
-    : threads(run.workers), saved(run.workers), accounts(run.workers) {
-  if (!run.asynchronous()) return;
-  shared.emplace(optimizer, run.share_moments, initial);
-  if (!run.schedule.empty()) schedule.emplace(run.schedule, run.workers);
-}
-
-void WorkerGroup::Abort() {
-  meeting.store(true);
-  if (schedule) schedule->Abort();
-  ThreadCommunicator(threads, 0).Abort();
-}
-
 namespace {
 
 // What a person reads first.
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
   return fmt::format("{} on {}: {} {} {} store {}, {} parameters, {} of memory for experience", run.algo,
-                     run.env, run.workers, run.workers == 1 ? "worker," : "workers,",
+                     run.env, run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
                      run.asynchronous() ? "asynchronous," : "in step,", run.store,
                      FormatCount(static_cast<double>(network.param_count())),
                      FormatBytes(settings.ExperienceBytes()));
@@ -64,8 +52,8 @@ std::string Opening(const RunSettings& settings, const Network& network) {
 
 }  // namespace
 
-Worker::Worker(const RunSettings& settings, const Network& network, const RunFolder& folder,
-               const TrainOptions& options, WorkerGroup& group, int rank, std::span<const float> initial,
+Worker::Worker(const RunSettings& settings, const Network& network, const RunFolder* folder,
+               const TrainOptions& options, WorkerGroup& group, int thread, std::span<const float> initial,
                const std::optional<StateReader>& checkpoint)
     : settings_(settings),
       run_(settings.run),
@@ -73,25 +61,13 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
       folder_(folder),
       options_(options),
       group_(group),
-      comm_(group.threads, rank),
-      store_(group.shared ? MakeSharedStore(*group.shared, rank, group.schedule ? &*group.schedule : nullptr)
-                          : MakeAllReduceStore(comm_, settings.algorithm->optimizer(), initial)),
+      links_(settings, group, thread, initial),
+      comm_(links_.comm()),
+      store_(links_.store()),
       evaluator_(settings.env(), run_.seed, run_.eval_episodes, run_.shards) {
-  const int own = run_.asynchronous() ? run_.shards : run_.shards / run_.workers;
-  algorithm_ = settings.algorithm->Make({.env = settings.env(),
-                                         .network = network,
-                                         .store = *store_,
-                                         .seed = run_.seed,
-                                         .shards = run_.shards,
-                                         .first_shard = rank * own,
-                                         .own_shards = own});
-  if (checkpoint) {
-    LoadRunState(*checkpoint, folder, run_, network, rank, progress_, *store_, *algorithm_);
-    if (leader()) group_.steps.store(progress_.steps);
-  }
-  if (!progress_.per_worker.empty()) own_ = progress_.per_worker[rank];
+  Start(checkpoint);
+  if (!progress_.per_worker.empty()) own_ = progress_.per_worker[comm_.rank()];
   earlier_idle_s_ = own_.idle_s;
-  LeaveAccount();
   progress_.AimAt(run_.target);
   earlier_wall_s_ = progress_.wall_s;
   earlier_cpu_s_ = progress_.cpu_s;
@@ -99,36 +75,99 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
   first_step_ = progress_.steps;
   evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
   last_checkpoint_s_ = MonotonicSeconds();
-  if (!leader() || Done()) return;
-  // The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded,
-  // and the result of an earlier end of the run goes.
-  std::filesystem::remove(folder.result());
-  const std::string config = settings.fields.ToToml();
-  if (folder.ReadConfig() != config) folder.WriteConfig(config);
-  chronicle_ = std::make_unique<Chronicle>(folder, progress_, options.json);
-  chronicle_->printer().Note(Opening(settings, network));
+  if (leader() && !Done()) TakeOffice();
 }
 
 Worker::~Worker() = default;
 
+// What the store holds is known before the worker takes part, its rank afterwards, and with it its shards.
+void Worker::Start(const std::optional<StateReader>& checkpoint) {
+  const std::string origin = folder_ == nullptr ? "the folder of the run" : folder_->path().string();
+  if (checkpoint) {
+    LoadProgress(*checkpoint, origin, run_, network_, progress_);
+    LoadStore(*checkpoint, origin, run_, comm_.rank(), store_);
+    if (leader()) group_.steps.store(progress_.steps);
+  }
+  ServerSession* const session = links_.session();
+  if (session != nullptr) session->OfferSteps(progress_.steps);
+  Enter();
+  const int rank = session != nullptr ? session->rank() : comm_.rank();
+  const int own = run_.asynchronous() ? run_.shards : run_.shards / run_.total_workers();
+  algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
+                                          .network = network_,
+                                          .store = store_,
+                                          .seed = run_.seed,
+                                          .shards = run_.shards,
+                                          .first_shard = rank * own,
+                                          .own_shards = own});
+  if (checkpoint) LoadAlgorithm(*checkpoint, origin, run_, rank, *algorithm_);
+  if (session != nullptr) progress_.steps = entered_ ? entered_->steps : session->steps();
+}
+
+// The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded, and
+// the result of an earlier end of the run goes.
+void Worker::TakeOffice() {
+  std::filesystem::remove(folder_->result());
+  const std::string config = settings_.fields.ToToml();
+  if (folder_->ReadConfig() != config) folder_->WriteConfig(config);
+  chronicle_ = std::make_unique<Chronicle>(*folder_, progress_, options_.json);
+  chronicle_->printer().Note(Opening(settings_, network_));
+}
+
 void Worker::Run() {
-  if (run_.asynchronous()) {
-    RunOnItsOwn();
-  } else {
-    RunInStep();
+  try {
+    if (run_.elastic()) return RunElastic();
+    if (links_.session() == nullptr) GatherAccounts();
+    if (run_.asynchronous()) {
+      RunOnItsOwn();
+    } else {
+      RunInStep();
+    }
+  } catch (const ServerLost& lost) {
+    if (links_.threads().rank() != 0) throw;
+    LeaveCheckpoint();
+    Fail("{}. What this worker had is in {}: continue with trireme train --resume {}", lost.what(),
+         folder_->path().string(), folder_->path().string());
   }
 }
 
 void Worker::RunInStep() {
   while (!Done()) {
-    MetricRow row;
-    Iterate(row);
-    if (EvaluationDue()) EvaluateTogether(row);
-    if (leader()) Report(row);
-    const Decision decision = Announce(leader() ? Decide() : Decision());
-    if (decision.checkpoint) Checkpoint();
-    if (decision.stop) break;
+    try {
+      if (entered_ && !Follow(*std::exchange(entered_, {}))) return;
+      if (!Step()) return;
+    } catch (const FellBehind&) {
+      Enter();  // the others have left this worker behind
+    }
   }
+}
+
+// Takes part, or takes part again. Workers in step that have begun before let others in when they have just decided
+// something, which the newcomer follows too.
+void Worker::Enter() {
+  const std::vector<double> decided = links_.Join();
+  if (decided.size() == 3) entered_ = DecisionOf(decided);
+}
+
+// One iteration of all. False when the run ends.
+bool Worker::Step() {
+  MetricRow row;
+  Iterate(row);
+  if (EvaluationDue()) EvaluateTogether(row);
+  if (leader()) {
+    if (!chronicle_) TakeOffice();
+    Report(row);
+  } else if (StopRequested() && links_.led_elsewhere()) {
+    interrupted_ = true;  // leaves; the others go on
+    return false;
+  }
+  return Follow(Announce(leader() ? Decide() : Decision()));
+}
+
+bool Worker::Follow(const Decision& decision) {
+  progress_.steps = decision.steps;
+  if (decision.checkpoint) Checkpoint();
+  return !decision.stop;
 }
 
 // Nobody waits for anybody, except in Meet().
@@ -161,15 +200,64 @@ bool Worker::Meet(MetricRow& row) {
       // Others have gone on since; what the run leaves is what was seen to reach the target.
       group_.shared->Assign(reached_with_);
     } else if (StepsDone()) {
-      store_->Refresh();
+      store_.Refresh();
       EvaluateAlone(row);
       Report(row);
     }
   }
   const Decision decision = Announce(leader() ? Decide() : Decision());
-  store_->Refresh();
+  store_.Refresh();
   if (decision.checkpoint) Checkpoint();
   return decision.stop;
+}
+
+// Workers of a parameter server that move on their own: they share nothing but the servers, which count the steps, say
+// who leads, and when the run has ended.
+void Worker::RunElastic() {
+  ServerSession& session = *links_.session();
+  if (Done() && leader()) session.Finish();
+  while (!session.finished()) {
+    if (StepsDone() && !leader()) {
+      // Only an evaluation is missing, or a leader to make it.
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      store_.Refresh();
+      continue;
+    }
+    MetricRow row;
+    Iterate(row);
+    if (leader() ? !Lead(row) : StopRequested()) break;
+  }
+  interrupted_ = !session.finished();
+  GatherAccounts();
+  if (chronicle_) WriteCheckpointOf({});
+}
+
+// What the leader does between two iterations. False when the run ends.
+bool Worker::Lead(MetricRow& row) {
+  if (!chronicle_) TakeOffice();
+  if (EvaluationDue()) EvaluateAlone(row);
+  Report(row);
+  const Decision decision = Decide();
+  if (!decision.stop) {
+    if (decision.checkpoint) {
+      accounts_ = {OwnAccount()};
+      WriteCheckpointOf({});
+    }
+    return true;
+  }
+  if (!interrupted_) {
+    // Others have gone on since; what the run leaves is what was evaluated.
+    links_.server_store()->Keep(params());
+    links_.session()->Finish();
+  }
+  return false;
+}
+
+// The servers are gone: what this worker last saw of the parameters is kept.
+void Worker::LeaveCheckpoint() {
+  if (!chronicle_) TakeOffice();
+  accounts_ = {OwnAccount()};
+  WriteCheckpointOf({});
 }
 
 void Worker::Iterate(MetricRow& row) {
@@ -186,11 +274,17 @@ void Worker::Iterate(MetricRow& row) {
 void Worker::CountSteps() {
   const std::int64_t steps = algorithm_->steps_per_iteration();
   if (!run_.asynchronous()) {
-    own_.steps += steps / run_.workers;
+    own_.steps += steps / run_.total_workers();
     progress_.steps += steps;
+    if (links_.session() != nullptr) links_.session()->AddSteps(steps / run_.total_workers());
     return;
   }
   own_.steps += steps;
+  if (ServerSession* const session = links_.session()) {
+    session->AddSteps(steps);
+    progress_.steps = session->steps();
+    return;
+  }
   const std::int64_t all = group_.steps.fetch_add(steps) + steps;
   // Under a schedule a worker counts as if the others kept pace with it: how far they really are depends on
   // time.
@@ -206,10 +300,10 @@ bool Worker::EvaluationDue() {
   return evaluations_passed_ > before;
 }
 
-// Rank 0 decides for all, because clocks and signals differ between workers.
+// The leader decides for all, because clocks and signals differ between workers.
 Worker::Decision Worker::Decide() {
   const bool done = Done();
-  interrupted_ = !done && options_.stop != nullptr && options_.stop->load();
+  interrupted_ = !done && StopRequested();
   const bool stop = done || interrupted_;
   // A meeting in the middle would change the order a schedule gives.
   const bool due = !group_.schedule && MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
@@ -217,19 +311,24 @@ Worker::Decision Worker::Decide() {
 }
 
 Worker::Decision Worker::Announce(Decision decision) {
-  double bits[] = {static_cast<double>(decision.checkpoint), static_cast<double>(decision.stop)};
-  comm_.Broadcast(bits, 0);
-  return {.checkpoint = bits[0] != 0, .stop = bits[1] != 0};
+  double values[] = {static_cast<double>(decision.checkpoint), static_cast<double>(decision.stop),
+                     static_cast<double>(progress_.steps)};
+  comm_.Broadcast(std::span<double>(values));
+  return DecisionOf(values);
+}
+
+Worker::Decision Worker::DecisionOf(std::span<const double> values) {
+  return {.checkpoint = values[0] != 0, .stop = values[1] != 0, .steps = static_cast<std::int64_t>(values[2])};
 }
 
 void Worker::EvaluateTogether(MetricRow& row) {
-  const int own = run_.shards / run_.workers;
+  const int own = run_.shards / run_.total_workers();
   Record(evaluator_.Run(*algorithm_, comm_, comm_.rank() * own, own), row);
 }
 
 // While the others go on. Under a schedule the newest parameters are a matter of time, the last seen are not.
 void Worker::EvaluateAlone(MetricRow& row) {
-  if (!group_.schedule) store_->Refresh();
+  if (!group_.schedule) store_.Refresh();
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
   const bool reached_before = progress_.reached;
@@ -257,45 +356,77 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   }
 }
 
-// Every worker leaves its state and its account in its slots; rank 0 adds what is common and writes the file
-// while the others wait, so that a failure to write reaches everyone.
+// Every worker hands in its account and its state; the leader adds what is common and writes the file while the
+// others wait, so that a failure to write reaches everyone.
 void Worker::Checkpoint() {
-  StateWriter& own = group_.saved[comm_.rank()];
-  own = {};
-  SaveWorkerState(run_, *store_, *algorithm_, own);
-  LeaveAccount();
-  comm_.Barrier();
-  if (leader()) {
-    StateWriter state;
-    for (int rank = 0; rank < run_.workers; ++rank) {
-      state.Merge(std::move(group_.saved[rank]), WorkerPrefix(run_, rank));
-    }
-    SumAccounts();
-    progress_.metrics_offset = chronicle_->Flush();
-    SaveRunState(run_, network_, progress_, *store_, *algorithm_, state);
-    WriteCheckpoint(folder_.path(), progress_.steps, std::move(state));
-    last_checkpoint_s_ = MonotonicSeconds();
-  }
+  GatherAccounts();
+  StateWriter own;
+  SaveWorkerState(run_, store_, *algorithm_, own);
+  std::vector<std::string> states = GatherAside(std::move(own).Encode());
+  if (leader()) WriteCheckpointOf(std::move(states));
   comm_.Barrier();
 }
 
-void Worker::LeaveAccount() {
+// `states`: of all ranks. Of those that are not there it is empty: then the checkpoint has parameters, but no experience.
+void Worker::WriteCheckpointOf(std::vector<std::string> states) {
+  const bool complete = static_cast<int>(states.size()) == run_.total_workers() &&
+                        std::ranges::none_of(states, [](const std::string& state) { return state.empty(); });
+  StateWriter state;
+  for (int rank = 0; complete && rank < static_cast<int>(states.size()); ++rank) {
+    state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
+  }
+  SumAccounts();
+  progress_.metrics_offset = chronicle_->Flush();
+  SaveRunState(run_, network_, progress_, store_, *algorithm_, complete, state);
+  WriteCheckpoint(folder_->path(), progress_.steps, std::move(state));
+  last_checkpoint_s_ = MonotonicSeconds();
+}
+
+// Checkpoints go by time, so what they send is no part of what the training sends. Time waited is time
+// waited.
+std::vector<std::string> Worker::GatherAside(std::string bytes) {
+  const Traffic before = comm_.traffic();
+  std::vector<std::string> all = comm_.Gather(std::move(bytes));
+  Traffic spent = comm_.traffic();
+  spent -= before;
+  spent.idle_s = 0;
+  aside_ += spent;
+  return all;
+}
+
+WorkerAccount Worker::OwnAccount() {
   own_.idle_s = earlier_idle_s_ + TotalTraffic().idle_s;
-  group_.accounts[comm_.rank()] = {own_, TotalTraffic(), store_->staleness()};
+  return {.facts = own_,
+          .traffic = TotalTraffic(),
+          .staleness = store_.staleness(),
+          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0};
+}
+
+void Worker::GatherAccounts() {
+  const WorkerAccount own = OwnAccount();
+  accounts_.clear();
+  for (const std::string& account : GatherAside({reinterpret_cast<const char*>(&own), sizeof(own)})) {
+    accounts_.emplace_back();
+    if (account.empty()) continue;  // of a worker that is not there
+    CHECK(account.size() == sizeof(WorkerAccount));
+    std::memcpy(&accounts_.back(), account.data(), sizeof(WorkerAccount));
+  }
 }
 
 Traffic Worker::TotalTraffic() const {
   Traffic traffic = comm_.traffic();
-  traffic += store_->traffic();
+  traffic += store_.traffic();
+  traffic -= aside_;
   return traffic;
 }
 
 void Worker::SumAccounts() {
   progress_.wall_s = WallSeconds();
-  progress_.cpu_s = earlier_cpu_s_ + CpuSeconds() - options_.started_cpu_s;
+  progress_.cpu_s = earlier_cpu_s_;
   Traffic total = earlier_traffic_;
   progress_.per_worker.clear();
-  for (const WorkerAccount& account : group_.accounts) {
+  for (const WorkerAccount& account : accounts_) {
+    progress_.cpu_s += account.cpu_s;
     total += account.traffic;
     progress_.per_worker.push_back(account.facts);
   }

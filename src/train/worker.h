@@ -1,5 +1,6 @@
-// One worker of a run: a thread with its communicator, its store and its shards. Rank 0 also keeps the files
-// of the run and the line a person watches.
+// One worker of a run: a thread with its communicator, its store and its shards. Ranks count through the
+// threads of all processes. One of them leads, rank 0 unless workers come and go: it also keeps the files of the run
+// and the line a person watches.
 #pragma once
 
 #include <atomic>
@@ -10,11 +11,10 @@
 
 #include "algo/algorithm.h"
 #include "base/system.h"
-#include "comm/thread_communicator.h"
 #include "metrics/metric_row.h"
 #include "metrics/report.h"
-#include "store/shared_store.h"
 #include "train/evaluator.h"
+#include "train/links.h"
 #include "train/run_state.h"
 #include "train/trainer.h"
 
@@ -25,35 +25,18 @@ struct WorkerAccount {
   WorkerFacts facts;
   Traffic traffic;
   Staleness staleness;
-};
-
-// What the workers of a run share. Slots belong to one worker each; rank 0 reads the others' only after a
-// barrier.
-struct WorkerGroup {
-  WorkerGroup(const RunConfig& run, const OptimizerSettings& optimizer, std::span<const float> initial);
-
-  // Ends every wait: of barriers, of turns, and of workers that move on their own.
-  void Abort();
-
-  ThreadGroup threads;
-  std::vector<StateWriter> saved;
-  std::vector<WorkerAccount> accounts;
-
-  // Asynchronous runs only.
-  std::optional<SharedParameters> shared;
-  std::optional<Schedule> schedule;
-  std::atomic<std::int64_t> steps{0};  // of all workers
-  std::atomic<bool> meeting{false};    // all are to come together after their current iteration
+  double cpu_s = 0;  // of its process; the first thread tells it
 };
 
 class Chronicle;
 
 class Worker {
  public:
-  // Continues from `checkpoint`, if there is one. `initial` are the parameters a new run starts from. All
-  // references outlive the worker. Throws Error.
-  Worker(const RunSettings& settings, const Network& network, const RunFolder& folder,
-         const TrainOptions& options, WorkerGroup& group, int rank, std::span<const float> initial,
+  // Thread `thread` of this process. Continues from `checkpoint`, if there is one. `initial` are the
+  // parameters a new run starts from. Of processes that MPI connects only the first has a folder. All references
+  // outlive the worker. Throws Error.
+  Worker(const RunSettings& settings, const Network& network, const RunFolder* folder,
+         const TrainOptions& options, WorkerGroup& group, int thread, std::span<const float> initial,
          const std::optional<StateReader>& checkpoint);
   ~Worker();
 
@@ -62,23 +45,34 @@ class Worker {
 
   // Of rank 0, after Run.
   const RunProgress& progress() const { return progress_; }
+  const std::vector<WorkerAccount>& accounts() const { return accounts_; }
   bool interrupted() const { return interrupted_; }
-  std::span<const float> params() { return store_->params(); }
+  std::span<const float> params() const { return links_.store().params(); }
 
  private:
-  // What rank 0 decided.
+  // What the leader decided, and how far the run is.
   struct Decision {
     bool checkpoint = false, stop = false;
+    std::int64_t steps = 0;
   };
 
-  bool leader() const { return comm_.rank() == 0; }
+  bool leader() const { return links_.leads(); }
+  bool StopRequested() const { return options_.stop != nullptr && options_.stop->load(); }
   double WallSeconds() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
   bool StepsDone() const { return progress_.steps >= run_.steps; }
   bool Done() const { return StepsDone() || (run_.stop_at_target && progress_.reached); }
 
+  void Start(const std::optional<StateReader>& checkpoint);
+  void Enter();
+  void TakeOffice();
   void RunInStep();
+  bool Step();
+  bool Follow(const Decision& decision);
   void RunOnItsOwn();
   bool Meet(MetricRow& row);
+  void RunElastic();
+  bool Lead(MetricRow& row);
+  void LeaveCheckpoint();
 
   void Iterate(MetricRow& row);
   void CountSteps();
@@ -88,8 +82,12 @@ class Worker {
   void Record(const Evaluation& evaluation, MetricRow& row);
   Decision Decide();
   Decision Announce(Decision decision);
+  static Decision DecisionOf(std::span<const double> values);
   void Checkpoint();
-  void LeaveAccount();
+  void WriteCheckpointOf(std::vector<std::string> states);
+  std::vector<std::string> GatherAside(std::string bytes);
+  WorkerAccount OwnAccount();
+  void GatherAccounts();
   Traffic TotalTraffic() const;
   void SumAccounts();
   void Report(const MetricRow& row);
@@ -97,24 +95,28 @@ class Worker {
   const RunSettings& settings_;
   const RunConfig& run_;
   const Network& network_;
-  const RunFolder& folder_;
+  const RunFolder* folder_;
   const TrainOptions& options_;
   WorkerGroup& group_;
-  ThreadCommunicator comm_;
-  std::unique_ptr<ParameterStore> store_;
+  WorkerLinks links_;
+  Communicator& comm_;    // of links_
+  ParameterStore& store_;  // of links_
   std::unique_ptr<Algorithm> algorithm_;
   Evaluator evaluator_;
   RunProgress progress_;
   WorkerFacts own_;
   double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
   Traffic earlier_traffic_;
+  Traffic aside_;                        // of GatherAside()
+  std::vector<WorkerAccount> accounts_;  // of all workers; rank 0 only
   std::int64_t first_step_ = 0;          // of this process
   std::int64_t evaluations_passed_ = 0;  // multiples of eval_every that have gone by
   double last_checkpoint_s_ = 0;
   bool interrupted_ = false;
-  std::vector<float> reached_with_;  // asynchronous, rank 0: the parameters that reached the target
+  std::optional<Decision> entered_;  // in step: what the others had just decided when this worker came
+  std::vector<float> reached_with_;  // asynchronous, leader: the parameters that reached the target
   double best_eval_ = -std::numeric_limits<double>::infinity();  // of this process, for the reader
-  std::unique_ptr<Chronicle> chronicle_;                         // rank 0 only
+  std::unique_ptr<Chronicle> chronicle_;                         // of who leads, or has led
 };
 
 }  // namespace trireme

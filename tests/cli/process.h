@@ -37,6 +37,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
   // True when it has ended within `seconds`.
   bool EndsWithin(double seconds);
   // True once `condition` holds; false when the process ends or the deadline passes before that.

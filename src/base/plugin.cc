@@ -1,0 +1,65 @@
+#include "base/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> Folders() {
+  std::vector<fs::path> folders;
+  if (const char* chosen = std::getenv("TRIREME_PLUGINS"); chosen != nullptr && *chosen != '\0') {
+    folders.emplace_back(chosen);
+  }
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+  if (!program.empty()) {
+    folders.push_back(program.parent_path());
+    folders.push_back(program.parent_path().parent_path() / "lib" / "trireme");
+  }
+  return folders;
+}
+
+std::optional<fs::path> FindPlugin(const std::string& library) {
+  for (const fs::path& folder : Folders()) {
+    std::error_code ignored;
+    if (fs::exists(folder / library, ignored)) return folder / library;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool HavePlugin(const std::string& library) { return FindPlugin(library).has_value(); }
+
+void* PluginSymbol(const std::string& library, const std::string& symbol, const std::string& what_for) {
+  const std::optional<fs::path> path = FindPlugin(library);
+  if (!path) {
+    std::string searched;
+    for (const fs::path& folder : Folders()) {
+      searched += (searched.empty() ? "" : ", ") + folder.string();
+    }
+    Fail(
+        "this build has no {}: there is no {} in {}. Install the packages that scripts/setup names and build "
+        "again, or set TRIREME_PLUGINS to its folder",
+        what_for, library, searched);
+  }
+  // dlopen counts: the library is loaded once, and never unloaded.
+  void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) Fail("cannot load {} for {}: {}", path->string(), what_for, dlerror());
+  void* address = dlsym(handle, symbol.c_str());
+  if (address == nullptr) {
+    Fail("{} has no {}: it belongs to another version of trireme; build both again", path->string(), symbol);
+  }
+  return address;
+}
+
+}  // namespace trireme

@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/run_flags.h"
+#include "cli/security_flags.h"
+#include "rpc/transport.h"
+#include "server/parameter_server.h"
+
+namespace trireme {
+namespace {
+
+struct ServerFlags {
+  std::string listen = "127.0.0.1:7171", dir;
+  bool durable = false, audit = false, quiet = false;
+  SecurityFlags security;
+};
+
+bool OnThisMachineOnly(const std::string& address) {
+  return address.starts_with("unix:") || address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
+}
+
+int RunServer(const ServerFlags& flags) {
+  if (flags.dir.empty() && (flags.durable || flags.audit)) {
+    Fail("{} needs a folder to write to: add --dir", flags.durable ? "--durable" : "--audit");
+  }
+  const std::atomic<bool>& stop = StopOnSignals();
+  const std::unique_ptr<ServerTransport> transport = LoadGrpc().Listen(flags.listen, flags.security.Read());
+  const auto say = [&](const std::string& text) {
+    if (!flags.quiet) fmt::print(stderr, "{}\n", text);
+  };
+  ParameterServer server(*transport, {.folder = flags.dir, .durable = flags.durable, .audit = flags.audit, .say = say});
+  fmt::print("listening on {}\n", transport->address());
+  std::fflush(stdout);
+  if (flags.dir.empty()) say("no --dir: what this server holds is lost when it ends");
+  if (!OnThisMachineOnly(transport->address()) && flags.security.token_file.empty()) {
+    say("no --token-file: whoever reaches this address can change the run");
+  }
+  transport->Run(server, [&] { return stop.load(); });
+  return 0;
+}
+
+}  // namespace
+
+Command AddServerCommand(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("server", "Hold parameters for workers in other processes (train --store server)");
+  auto flags = std::make_shared<ServerFlags>();
+  command->add_option("--listen", flags->listen, "host:port, or unix:/path")->capture_default_str();
+  command->add_option("--dir", flags->dir, "folder from which the server recovers after a crash");
+  command->add_flag("--durable", flags->durable, "wait for the disk: survives the loss of power too");
+  command->add_flag("--audit", flags->audit, "list every update in the folder");
+  command->add_flag("--quiet", flags->quiet, "say nothing but where it listens");
+  flags->security.AddTo(*command, "clients must be signed by this authority");
+  command->footer("The first worker says what the run is; later ones must agree. Ends at Ctrl-C.");
+  return [flags] { return RunServer(*flags); };
+}
+
+}  // namespace trireme

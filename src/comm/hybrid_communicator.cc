@@ -1,0 +1,109 @@
+#include "comm/hybrid_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// Several strings as one: each behind its length.
+std::string Pack(std::vector<std::string> parts) {
+  std::size_t size = 0;
+  for (const std::string& part : parts) size += sizeof(std::uint64_t) + part.size();
+  std::string packed;
+  packed.reserve(size);
+  for (std::string& part : parts) {
+    const std::uint64_t length = part.size();
+    packed.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(part);
+    part = {};
+  }
+  return packed;
+}
+
+void Unpack(std::string_view packed, std::vector<std::string>& parts) {
+  while (!packed.empty()) {
+    std::uint64_t length = 0;
+    CHECK(packed.size() >= sizeof(length));
+    std::memcpy(&length, packed.data(), sizeof(length));
+    packed.remove_prefix(sizeof(length));
+    CHECK(packed.size() >= length);
+    parts.emplace_back(packed.substr(0, length));
+    packed.remove_prefix(length);
+  }
+}
+
+}  // namespace
+
+HybridCommunicator::HybridCommunicator(Communicator& inside, Communicator* between, int group, int groups)
+    : inside_(inside), between_(between), group_(group), groups_(groups) {
+  if (!leader()) return;
+  CHECK(between_ != nullptr && between_->rank() == group && between_->size() == groups);
+  before_ = between_->traffic();
+}
+
+void HybridCommunicator::Barrier() {
+  inside_.Barrier();
+  if (leader()) between_->Barrier();
+  inside_.Barrier();
+}
+
+template <class Values>
+void HybridCommunicator::BroadcastAny(Values& values) {
+  if (leader()) between_->Broadcast(values);
+  inside_.Broadcast(values);
+}
+
+// The leaders' own values come back, except at rank 0.
+template <class T>
+void HybridCommunicator::ReduceAny(std::span<T> values) {
+  std::vector<T> own;
+  if (leader() && rank() != 0) own.assign(values.begin(), values.end());
+  inside_.ReduceSum(values);
+  if (leader()) between_->ReduceSum(values);
+  std::copy(own.begin(), own.end(), values.begin());
+}
+
+template <class T>
+void HybridCommunicator::AllReduceAny(std::span<T> values) {
+  if (groups_ == 1) return inside_.AllReduceSum(values);
+  if (inside_.size() == 1) return between_->AllReduceSum(values);
+  inside_.ReduceSum(values);
+  if (leader()) between_->AllReduceSum(values);
+  inside_.Broadcast(values);
+}
+
+std::vector<std::string> HybridCommunicator::Gather(std::string bytes) {
+  std::vector<std::string> own = inside_.Gather(std::move(bytes));
+  if (!leader() || groups_ == 1) return own;
+  const std::vector<std::string> packed = between_->Gather(Pack(std::move(own)));
+  std::vector<std::string> all;
+  for (const std::string& group : packed) Unpack(group, all);
+  return all;
+}
+
+Traffic HybridCommunicator::traffic() const {
+  Traffic traffic = inside_.traffic();
+  if (!leader()) return traffic;
+  traffic += between_->traffic();
+  traffic -= before_;
+  return traffic;
+}
+
+void HybridCommunicator::Abort() {
+  inside_.Abort();
+  if (between_ != nullptr) between_->Abort();
+}
+
+template void HybridCommunicator::BroadcastAny(std::span<float>&);
+template void HybridCommunicator::BroadcastAny(std::span<double>&);
+template void HybridCommunicator::BroadcastAny(std::string&);
+template void HybridCommunicator::ReduceAny(std::span<float>);
+template void HybridCommunicator::ReduceAny(std::span<double>);
+template void HybridCommunicator::AllReduceAny(std::span<float>);
+template void HybridCommunicator::AllReduceAny(std::span<double>);
+
+}  // namespace trireme

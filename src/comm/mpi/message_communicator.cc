@@ -1,0 +1,258 @@
+#include "comm/mpi/message_communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/tree_sum.h"
+#include "comm/wait.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kTag = 0;                                 // messages between two ranks stay in order
+constexpr std::size_t kLongest = std::size_t{1} << 30;  // of one message: MPI counts with int
+
+// to <- to + from, by the kernel that everybody adds with.
+template <class T>
+void Add(std::span<T> to, const T* from) {
+  const T* operands[] = {to.data(), from};
+  T* const sum[] = {to.data()};
+  SimdCall<SumOperands<T>>(static_cast<const T* const*>(operands), 2, static_cast<T* const*>(sum), 1,
+                           to.size());
+}
+
+}  // namespace
+
+void CheckMpi(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  Fail("MPI failed to {}: {}", what, std::string(text, length));
+}
+
+MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin,
+                                         double timeout_s)
+    : comm_(comm), names_(std::move(names)), spins_(spin ? kUsualSpins : 0), timeout_s_(timeout_s) {
+  CheckMpi(MPI_Comm_rank(comm, &rank_), "tell the rank");
+  CheckMpi(MPI_Comm_size(comm, &size_), "tell the size");
+  CHECK(names_.size() == static_cast<std::size_t>(size_));
+}
+
+MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes) {
+  if (aborted_.load()) throw Error("another worker failed");
+  traffic_.messages += 1;
+  traffic_.bytes += bytes.size();
+  Pending pending{.peer = to};
+  CheckMpi(
+      MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, kTag, comm_, &pending.request),
+      "send");
+  return pending;
+}
+
+MessageCommunicator::Pending MessageCommunicator::StartReceive(int from, std::span<std::byte> bytes) {
+  Pending pending{.peer = from};
+  CheckMpi(
+      MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, kTag, comm_, &pending.request),
+      "receive");
+  return pending;
+}
+
+void MessageCommunicator::Wait(Pending& pending) {
+  const auto done = [&] {
+    int flag = 0;
+    CheckMpi(MPI_Test(&pending.request, &flag, MPI_STATUS_IGNORE), "exchange messages");
+    return flag != 0;
+  };
+  traffic_.idle_s += WaitUntil(spins_, done, [&](double waited_s) {
+    if (aborted_.load()) throw Error("another worker failed");
+    if (waited_s < timeout_s_) return;
+    Fail("{} waited {:.0f} s for {} in {}: it hangs, is stopped, does something else, or is cut off",
+         names_[rank_], waited_s, names_[pending.peer], operation_);
+  });
+}
+
+void MessageCommunicator::Send(int to, std::span<const std::byte> bytes) {
+  while (true) {
+    const std::size_t size = std::min(kLongest, bytes.size());
+    Pending pending = StartSend(to, bytes.first(size));
+    Wait(pending);
+    bytes = bytes.subspan(size);
+    if (bytes.empty()) return;
+  }
+}
+
+void MessageCommunicator::Receive(int from, std::span<std::byte> bytes) {
+  while (true) {
+    const std::size_t size = std::min(kLongest, bytes.size());
+    Pending pending = StartReceive(from, bytes.first(size));
+    Wait(pending);
+    bytes = bytes.subspan(size);
+    if (bytes.empty()) return;
+  }
+}
+
+template <class T>
+std::span<T> MessageCommunicator::Scratch(std::size_t size) {
+  if (scratch_.size() < size * sizeof(T)) scratch_ = AlignedBuffer<std::byte>(size * sizeof(T));
+  return {reinterpret_cast<T*>(scratch_.data()), size};
+}
+
+// After the round of distance d everyone has heard, directly or not, of the 2 d ranks before it.
+void MessageCommunicator::Barrier() {
+  operation_ = "a barrier";
+  for (int distance = 1; distance < size_; distance *= 2) {
+    Pending receive = StartReceive((rank_ - distance + size_) % size_, {});
+    Pending send = StartSend((rank_ + distance) % size_, {});
+    Wait(send);
+    Wait(receive);
+  }
+}
+
+// The tree of a reduction upside down: a rank gets the bytes from the rank without its lowest bit, and hands
+// them to those that have one lower bit more.
+void MessageCommunicator::BroadcastBytes(std::span<std::byte> bytes) {
+  operation_ = "a broadcast";
+  if (size_ == 1 || bytes.empty()) return;
+  const auto top = std::bit_ceil(static_cast<unsigned>(size_));
+  const unsigned lowest = rank_ == 0 ? top : static_cast<unsigned>(rank_ & -rank_);
+  if (rank_ != 0) Receive(rank_ - static_cast<int>(lowest), bytes);
+  for (unsigned bit = lowest / 2; bit > 0; bit /= 2) {
+    if (const int to = rank_ + static_cast<int>(bit); to < size_) Send(to, bytes);
+  }
+}
+
+void MessageCommunicator::Broadcast(std::string& bytes) {
+  std::uint64_t length = bytes.size();
+  BroadcastBytes(std::as_writable_bytes(std::span(&length, 1)));
+  bytes.resize(length);
+  BroadcastBytes(std::as_writable_bytes(std::span(bytes)));
+}
+
+// In round i the ranks with bit i set hand their partial sum to the rank without it and are done. Partial
+// sums grow in place only at rank 0: the others keep their values.
+template <class T>
+void MessageCommunicator::Reduce(std::span<T> values) {
+  operation_ = "a reduction";
+  if (size_ == 1 || values.empty()) return;
+  const std::span<T> scratch = Scratch<T>(2 * values.size());
+  const std::span<T> received = scratch.first(values.size());
+  std::span<T> sum = values;
+  for (int bit = 1; bit < size_; bit *= 2) {
+    if ((rank_ & bit) != 0) {
+      Send(rank_ - bit, std::as_bytes(sum));
+      return;
+    }
+    if (rank_ + bit >= size_) continue;
+    Receive(rank_ + bit, std::as_writable_bytes(received));
+    if (rank_ != 0 && sum.data() == values.data()) {
+      sum = scratch.last(values.size());
+      std::copy(values.begin(), values.end(), sum.begin());
+    }
+    Add(sum, received.data());
+  }
+}
+
+template <class T>
+void MessageCommunicator::AllReduce(std::span<T> values) {
+  if (size_ == 1 || values.empty()) return;
+  operation_ = "an all-reduction";
+  if (!std::has_single_bit(static_cast<unsigned>(size_))) {
+    Reduce(values);
+    BroadcastBytes(std::as_writable_bytes(values));
+  } else if (values.size_bytes() <= kSmall) {
+    RecursiveDoubling(values);
+  } else {
+    HalvingAndGathering(values);
+  }
+}
+
+template <class T>
+void MessageCommunicator::RecursiveDoubling(std::span<T> values) {
+  const std::span<T> received = Scratch<T>(values.size());
+  for (int distance = 1; distance < size_; distance *= 2) {
+    Pending receive = StartReceive(rank_ ^ distance, std::as_writable_bytes(received));
+    Pending send = StartSend(rank_ ^ distance, std::as_bytes(values));
+    Wait(receive);
+    Wait(send);
+    Add(values, received.data());
+  }
+}
+
+// keep <- keep + what the partner gives, segment by segment.
+template <class T>
+void MessageCommunicator::ExchangeAndAdd(int partner, std::span<const T> give, std::span<T> keep) {
+  constexpr std::size_t kElements = kSegment / sizeof(T);
+  const std::span<T> received = Scratch<T>(keep.size());
+  sends_.clear();
+  receives_.clear();
+  for (std::size_t first = 0; first < keep.size(); first += kElements) {
+    const std::size_t count = std::min(kElements, keep.size() - first);
+    receives_.push_back(StartReceive(partner, std::as_writable_bytes(received.subspan(first, count))));
+  }
+  for (std::size_t first = 0; first < give.size(); first += kElements) {
+    const std::size_t count = std::min(kElements, give.size() - first);
+    sends_.push_back(StartSend(partner, std::as_bytes(give.subspan(first, count))));
+  }
+  for (std::size_t i = 0; i < receives_.size(); ++i) {
+    Wait(receives_[i]);
+    const std::size_t first = i * kElements;
+    Add(keep.subspan(first, std::min(kElements, keep.size() - first)), received.data() + first);
+  }
+  for (Pending& send : sends_) Wait(send);
+}
+
+template <class T>
+void MessageCommunicator::HalvingAndGathering(std::span<T> values) {
+  std::size_t begin = 0, end = values.size();  // the range this rank is adding up
+  const auto middle = [&](std::size_t from, std::size_t to) { return from + (to - from) / 2; };
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;  // of earlier rounds
+  for (int distance = 1; distance < size_; distance *= 2) {
+    ranges.emplace_back(begin, end);
+    const std::size_t half = middle(begin, end);
+    const bool upper = (rank_ & distance) != 0;
+    const std::span<T> low = values.subspan(begin, half - begin), high = values.subspan(half, end - half);
+    ExchangeAndAdd<T>(rank_ ^ distance, upper ? low : high, upper ? high : low);
+    (upper ? begin : end) = half;
+  }
+  for (int distance = size_ / 2; distance > 0; distance /= 2) {
+    const auto [from, to] = ranges.back();
+    ranges.pop_back();
+    const std::size_t half = middle(from, to);
+    const bool upper = (rank_ & distance) != 0;
+    const std::span<T> low = values.subspan(from, half - from), high = values.subspan(half, to - half);
+    Pending receive = StartReceive(rank_ ^ distance, std::as_writable_bytes(upper ? low : high));
+    Pending send = StartSend(rank_ ^ distance, std::as_bytes(upper ? high : low));
+    Wait(receive);
+    Wait(send);
+  }
+}
+
+std::vector<std::string> MessageCommunicator::Gather(std::string bytes) {
+  operation_ = "a gathering";
+  std::uint64_t length = bytes.size();
+  if (rank_ != 0) {
+    Send(0, std::as_bytes(std::span(&length, 1)));
+    Send(0, std::as_bytes(std::span(bytes)));
+    return {};
+  }
+  std::vector<std::string> all(size_);
+  all[0] = std::move(bytes);
+  for (int r = 1; r < size_; ++r) {
+    Receive(r, std::as_writable_bytes(std::span(&length, 1)));
+    all[r].resize(length);
+    Receive(r, std::as_writable_bytes(std::span(all[r])));
+  }
+  return all;
+}
+
+template void MessageCommunicator::Reduce(std::span<float>);
+template void MessageCommunicator::Reduce(std::span<double>);
+template void MessageCommunicator::AllReduce(std::span<float>);
+template void MessageCommunicator::AllReduce(std::span<double>);
+
+}  // namespace trireme

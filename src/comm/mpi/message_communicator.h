@@ -1,0 +1,94 @@
+// Processes anywhere, by messages of MPI.
+//
+// Sums follow the tree of communicator.h whatever the size. Between a power of two of ranks, m = 2^k:
+//   - up to kSmall bytes: recursive doubling. In round i a rank exchanges its whole partial sum with rank ^
+//   2^i.
+//     k messages of n bytes.
+//   - beyond: reduce-scatter by halving, then allgather. In round i a rank sends the half of its range that
+//   its
+//     partner rank ^ 2^i keeps, and adds what it gets to the half it keeps; then the finished parts go back
+//     the same way. n (m - 1) / m bytes each way. Halves travel in segments of kSegment bytes, so that adding
+//     one overlaps with moving the next.
+// Between any other number: up a binomial tree to rank 0 and down again.
+//
+// A broadcast goes down a binomial tree, a reduction up; a gathering is two messages of every other rank
+// (length, bytes), a barrier a round of empty messages for each doubling of m.
+//
+// Every wait has a deadline. All calls but Abort() from one thread.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "comm/communicator.h"
+
+namespace trireme {
+
+// Throws Error when a call of MPI failed.
+void CheckMpi(int code, const char* what);
+
+class MessageCommunicator final : public Communicator {
+ public:
+  static constexpr std::size_t kSmall = 32 * 1024;
+  static constexpr std::size_t kSegment = 256 * 1024;
+
+  // Owns `comm`. `names`: what messages call the ranks.
+  MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void Barrier() override;
+  void Broadcast(std::span<float> values) override { BroadcastBytes(std::as_writable_bytes(values)); }
+  void Broadcast(std::span<double> values) override { BroadcastBytes(std::as_writable_bytes(values)); }
+  void Broadcast(std::string& bytes) override;
+  void ReduceSum(std::span<float> values) override { Reduce(values); }
+  void ReduceSum(std::span<double> values) override { Reduce(values); }
+  void AllReduceSum(std::span<float> values) override { AllReduce(values); }
+  void AllReduceSum(std::span<double> values) override { AllReduce(values); }
+  std::vector<std::string> Gather(std::string bytes) override;
+  Traffic traffic() const override { return traffic_; }
+  void Abort() override { aborted_.store(true); }
+
+ private:
+  struct Pending {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int peer = -1;
+  };
+  Pending StartSend(int to, std::span<const std::byte> bytes);
+  Pending StartReceive(int from, std::span<std::byte> bytes);
+  void Wait(Pending& pending);
+  void Send(int to, std::span<const std::byte> bytes);
+  void Receive(int from, std::span<std::byte> bytes);
+  void BroadcastBytes(std::span<std::byte> bytes);
+
+  template <class T>
+  std::span<T> Scratch(std::size_t size);
+  template <class T>
+  void Reduce(std::span<T> values);
+  template <class T>
+  void AllReduce(std::span<T> values);
+  template <class T>
+  void RecursiveDoubling(std::span<T> values);
+  template <class T>
+  void HalvingAndGathering(std::span<T> values);
+  template <class T>
+  void ExchangeAndAdd(int partner, std::span<const T> give, std::span<T> keep);
+
+  const MPI_Comm comm_;
+  int rank_ = 0, size_ = 1;
+  const std::vector<std::string> names_;
+  const int spins_;
+  const double timeout_s_;
+  const char* operation_ = "";  // for messages
+  std::atomic<bool> aborted_{false};
+  AlignedBuffer<std::byte> scratch_;       // grows to the largest operand
+  std::vector<Pending> sends_, receives_;  // of segments
+  Traffic traffic_;
+};
+
+}  // namespace trireme

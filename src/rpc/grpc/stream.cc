@@ -1,0 +1,151 @@
+#include "rpc/grpc/stream.h"
+
+#include <grpcpp/create_channel.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "rpc/grpc/address.h"
+#include "rpc/grpc/security.h"
+#include "rpc/grpc/settings.h"
+#include "rpc/grpc/why.h"
+
+namespace trireme {
+namespace {
+
+// What a closing stream allows the server for taking what is on its way.
+constexpr std::chrono::milliseconds kFarewell{200};
+// What a failed call allows for telling why. The answer is normally there already.
+constexpr std::chrono::milliseconds kExplanation{500};
+
+void* Tag(int operation) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(operation)); }
+
+}  // namespace
+
+GrpcStream::GrpcStream(const std::string& address, const Security& security, const Limits& limits)
+    : address_(address),
+      token_(security.token),
+      limits_(limits),
+      channel_((CheckAddress(address),
+                grpc::CreateCustomChannel(address, ClientCredentials(security), ClientSettings(limits)))),
+      stub_(channel_) {}
+
+GrpcStream::~GrpcStream() {
+  if (open_ && !closed_) {
+    const Deadline deadline = Clock::now() + kFarewell;
+    if (Wait(kWrite, deadline) && state_[kWrite].ok) {
+      call_->WritesDone(Begin(kWrite));
+      // The server answers by ending the stream, after it has read everything.
+      do {
+        BeginRead();
+      } while (Wait(kRead, deadline) && state_[kRead].ok);
+    }
+  }
+  if (context_) context_->TryCancel();
+  queue_.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+bool GrpcStream::Send(Outgoing message, Deadline deadline) {
+  if (!Open(deadline) || !Wait(kWrite, deadline)) return false;
+  if (!state_[kWrite].ok) {
+    Close(Why(address_, Finish()));
+    return false;
+  }
+  if (message->size() > limits_.message) {
+    Close(fmt::format("{}: a message of {} bytes is longer than the limit of {}", address_, message->size(),
+                      limits_.message));
+    return false;
+  }
+  call_->Write(Wrap(std::move(message)), Begin(kWrite));
+  return true;
+}
+
+Incoming* GrpcStream::Receive(Deadline deadline) {
+  if (!Open(deadline)) return nullptr;
+  incoming_.Clear();
+  BeginRead();
+  if (!Wait(kRead, deadline)) return nullptr;
+  if (!state_[kRead].ok) {
+    Close(Why(address_, Finish()));
+    return nullptr;
+  }
+  incoming_.Take(buffer_);
+  return &incoming_;
+}
+
+bool GrpcStream::Open(Deadline deadline) {
+  if (open_ || closed_) return !closed_;
+  std::string why = fmt::format("{}: no answer", address_);
+  do {
+    if (!call_) {
+      context_ = std::make_unique<grpc::ClientContext>();
+      if (!token_.empty()) context_->AddMetadata("authorization", token_);
+      call_ = stub_.PrepareCall(context_.get(), kMethod, &queue_);
+      call_->StartCall(Begin(kStart));
+    }
+    if (!Wait(kStart, deadline)) break;
+    if (state_[kStart].ok) return open_ = true;
+    const grpc::Status status = Finish();
+    call_.reset();
+    why = Why(address_, status);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
+    // The channel tries again by itself; a new call makes sense when it does.
+    if (channel_->GetState(true) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      channel_->NotifyOnStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE, ToTimespec(deadline), &queue_,
+                                    Begin(kChannel));
+      Wait(kChannel, Deadline::max());
+    }
+  } while (Clock::now() < deadline);
+  Close(why);
+  return false;
+}
+
+void* GrpcStream::Begin(Operation operation) {
+  CHECK(!state_[operation].pending);
+  state_[operation].pending = true;
+  return Tag(operation);
+}
+
+bool GrpcStream::Wait(Operation operation, Deadline deadline) {
+  const gpr_timespec until = ToTimespec(deadline);
+  while (state_[operation].pending) {
+    void* tag = nullptr;
+    bool ok = false;
+    if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) return false;
+    state_[reinterpret_cast<std::intptr_t>(tag)] = {.pending = false, .ok = ok};
+  }
+  return true;
+}
+
+void GrpcStream::BeginRead() {
+  if (!state_[kRead].pending) call_->Read(&buffer_, Begin(kRead));
+}
+
+grpc::Status GrpcStream::Finish() {
+  // The status comes after all messages; those that nobody will ask for any more are dropped.
+  const Deadline deadline = Clock::now() + kExplanation;
+  bool in_time = true;
+  while (in_time && open_ && (state_[kRead].pending || state_[kRead].ok)) {
+    BeginRead();
+    in_time = Wait(kRead, deadline);
+  }
+  call_->Finish(&status_, Begin(kFinish));
+  if (!in_time || !Wait(kFinish, deadline)) {
+    context_->TryCancel();
+    Wait(kFinish, Deadline::max());
+  }
+  return status_;
+}
+
+void GrpcStream::Close(const std::string& why) {
+  closed_ = true;
+  why_ = why;
+  if (context_) context_->TryCancel();
+}
+
+}  // namespace trireme

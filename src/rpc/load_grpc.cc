@@ -1,0 +1,12 @@
+#include "base/plugin.h"
+#include "rpc/transport.h"
+
+namespace trireme {
+
+Transport& LoadGrpc() {
+  static Transport& transport = *reinterpret_cast<Transport* (*)()>(
+      PluginSymbol("libtrireme_grpc.so", "TriremeGrpcTransport", "gRPC"))();
+  return transport;
+}
+
+}  // namespace trireme

@@ -1,0 +1,229 @@
+// Workers in step that die, freeze, hang, come back and join: the others go on.
+#include <gtest/gtest.h>
+
+#include "server/test_cluster.h"
+
+namespace trireme {
+namespace {
+
+RunTerms Terms(int workers, int servers, double lease_s = 0.6) {
+  RunTerms terms = TestTerms(Pace::kSync, workers, servers);
+  terms.lease_s = lease_s;
+  terms.optimizer = {.kind = OptimizerKind::kSgd};
+  return terms;
+}
+
+// A worker of a small training loop: an iteration is two pushes, a sum and the leader's decision. The sum of
+// the gradients is always the number of workers of the run, so a version is known by its parameters.
+class Trainee {
+ public:
+  Trainee(TestCluster& cluster, std::uint64_t id) : worker(cluster, id) {}
+
+  // Iterates until the leader has decided to stop, coming back whenever it fell behind.
+  void Run(const std::function<bool()>& stop) {
+    std::vector<double> decided = worker.session.Join();
+    joined = true;
+    for (;;) {
+      try {
+        if (!decided.empty() && decided.back() != 0) break;
+        decided = Iterate(stop);
+        ++iterations;
+      } catch (const FellBehind&) {
+        ++fell_behind;
+        decided = worker.session.Join();
+      }
+    }
+    worker.session.Leave();
+  }
+
+  TestWorker worker;
+  std::atomic<int> iterations = 0, fell_behind = 0;
+  std::atomic<bool> joined = false;
+  std::function<void()> before_push = [] {};
+
+ private:
+  std::vector<double> Iterate(const std::function<bool()>& stop) {
+    const RunTerms& terms = worker.session.terms();
+    for (int push = 0; push < 2; ++push) {
+      before_push();
+      std::vector<float> gradient(terms.params + 1, 1.0f);
+      worker.store->Push(gradient, {.learning_rate = 1, .max_grad_norm = 1e9});
+      EXPECT_FLOAT_EQ(gradient.back(), static_cast<float>(terms.workers));
+      // All servers have made the same number of updates.
+      const auto params = worker.store->params();
+      const std::vector<float> initial = Initial(terms);
+      EXPECT_NEAR(params.front() - initial.front(), params.back() - initial.back(), 0.01);
+    }
+    double count = 1;
+    worker.store->Share({&count, 1});
+    EXPECT_GE(count, 1);
+    EXPECT_LE(count, terms.workers);
+    double decision[] = {static_cast<double>(iterations), worker.session.leads() && stop() ? 1.0 : 0.0};
+    worker.comm.Broadcast(std::span<double>(decision));
+    return {decision[0], decision[1]};
+  }
+};
+
+class Elastic : public testing::TestWithParam<int> {};  // number of servers
+INSTANTIATE_TEST_SUITE_P(Servers, Elastic, testing::Values(1, 2, 3));
+
+using Trainees = std::vector<std::unique_ptr<Trainee>>;
+
+Trainees MakeTrainees(TestCluster& cluster, int count) {
+  Trainees trainees;
+  for (int i = 0; i < count; ++i) trainees.push_back(std::make_unique<Trainee>(cluster, i + 1));
+  return trainees;
+}
+
+// Runs them, and `story` beside them; stops when it has ended.
+void RunTrainees(Trainees& trainees, const std::function<void()>& story) {
+  const int count = static_cast<int>(trainees.size());
+  std::atomic<bool> stop = false;
+  OnThreads(count + 1, [&](int i) {
+    if (i < count) return trainees[i]->Run([&] { return stop.load(); });
+    story();
+    stop = true;
+  });
+}
+
+int Least(const Trainees& trainees, int but = -1) {
+  int least = INT32_MAX;
+  for (int i = 0; i < static_cast<int>(trainees.size()); ++i) {
+    if (i != but) least = std::min<int>(least, trainees[i]->iterations);
+  }
+  return least;
+}
+
+TEST_P(Elastic, AFrozenWorkerIsLeftBehindAndComesBack) {
+  for (const int victim : {0, 2}) {  // the leader, and another
+    TestCluster cluster(Terms(3, GetParam()));
+    Trainees trainees = MakeTrainees(cluster, 3);
+    RunTrainees(trainees, [&] {
+      EXPECT_TRUE(Eventually([&] { return Least(trainees) >= 3; }));
+      trainees[victim]->worker.Die();
+      const int before = Least(trainees, victim);
+      const Deadline frozen = Clock::now();
+      EXPECT_TRUE(Eventually([&] { return Least(trainees, victim) >= before + 5; }));
+      EXPECT_LT(Clock::now() - frozen, 10s);
+      const int seen = trainees[victim]->iterations;
+      trainees[victim]->worker.Revive();
+      EXPECT_TRUE(Eventually([&] { return trainees[victim]->iterations >= seen + 3; }));
+      EXPECT_GE(trainees[victim]->fell_behind, 1);
+    });
+  }
+}
+
+TEST_P(Elastic, ANewWorkerTakesAFreePlace) {
+  TestCluster cluster(Terms(2, GetParam()));
+  std::atomic<bool> stop = false;
+  Trainee stays(cluster, 1), dies(cluster, 2), comes(cluster, 3);
+  OnThreads(4, [&](int i) {
+    if (i == 0) return stays.Run([&] { return stop.load(); });
+    if (i == 1) {
+      EXPECT_THROW(
+          {
+            dies.before_push = [&] {
+              if (dies.iterations == 2) Fail("dies");
+            };
+            dies.Run([] { return false; });
+          },
+          Error);
+      dies.worker.Die();
+      return;
+    }
+    if (i == 2) {
+      EXPECT_TRUE(Eventually([&] { return stays.iterations >= 1; }));
+      return comes.Run([&] { return stop.load(); });  // "later: all places are taken", then a place
+    }
+    EXPECT_TRUE(Eventually([&] { return comes.iterations >= 3; }));
+    stop = true;
+  });
+  EXPECT_EQ(comes.worker.session.rank() + stays.worker.session.rank(), 1);
+}
+
+TEST_P(Elastic, AWorkerThatHangsIsLeftAfterTheRound) {
+  RunTerms terms = Terms(2, GetParam());
+  terms.round_s = 0.6;
+  TestCluster cluster(terms);
+  std::atomic<bool> hang = true;
+  Trainees trainees = MakeTrainees(cluster, 2);
+  trainees[1]->before_push = [&] {
+    if (trainees[1]->iterations == 2) Eventually([&] { return !hang; });
+  };
+  RunTrainees(trainees, [&] {
+    EXPECT_TRUE(Eventually([&] { return trainees[0]->iterations >= 10; }));
+    hang = false;
+    EXPECT_TRUE(Eventually([&] { return trainees[1]->iterations >= 5; }));
+  });
+}
+
+TEST_P(Elastic, ServersThatRestartWhileWorkersComeAndGo) {
+  TestCluster cluster(Terms(3, GetParam()), true);
+  Trainees trainees = MakeTrainees(cluster, 3);
+  RunTrainees(trainees, [&] {
+    EXPECT_TRUE(Eventually([&] { return Least(trainees) >= 1; }));
+    for (int act = 0; act < 6; ++act) {
+      const int victim = act % 3, before = Least(trainees, victim);
+      if (act % 2 == 0) trainees[victim]->worker.Die();
+      cluster.servers[act % GetParam()]->Restart();
+      EXPECT_TRUE(Eventually([&] { return Least(trainees, victim) >= before + 2; }));
+      trainees[victim]->worker.Revive();
+      trainees[(act + 1) % 3]->worker.wire.Cut();
+      const int all = Least(trainees);
+      EXPECT_TRUE(Eventually([&] { return Least(trainees) >= all + 2; }));
+    }
+  });
+}
+
+// One worker is in a round, the other in a collective operation: the leader sets the pace.
+TEST(ElasticOrder, WorkersInDifferentOperationsDoNotWaitForEver) {
+  for (const int lost : {0, 1}) {
+    TestCluster cluster(Terms(2, 1, 5));
+    TestWorker first(cluster, 1), second(cluster, 2);
+    first.session.Join();
+    second.session.Join();
+    TestWorker* const pushes[] = {&first, &second};
+    OnThreads(2, [&](int i) {
+      TestWorker& worker = *pushes[i];
+      try {
+        if (i == lost) {
+          std::vector<float> gradient(cluster.terms.params, 1.0f);
+          worker.store->Push(gradient, {.learning_rate = 1});
+        } else {
+          worker.comm.Barrier();
+        }
+        EXPECT_TRUE(worker.session.leads());
+      } catch (const FellBehind&) {
+        EXPECT_EQ(worker.session.rank(), 1);
+      }
+    });
+  }
+}
+
+TEST(ElasticOrder, WaitingSaysForWhom) {
+  TestCluster cluster(Terms(3, 1, 5));
+  TestWorker worker(cluster, 1, false, 1.5), other(cluster, 2);
+  worker.session.Join();
+  other.session.Join();
+  // The server falls silent while it waits.
+  std::thread silence([&] {
+    Eventually([] { return false; }, 500ms);
+    worker.wire.Freeze();
+  });
+  std::vector<float> gradient(cluster.terms.params, 1.0f);
+  try {
+    worker.store->Push(gradient, {.learning_rate = 1});
+    ADD_FAILURE();
+  } catch (const ServerLost& lost) {
+    const std::string text = lost.what();
+    EXPECT_NE(
+        text.find("worker 0 waited 1.5 s for server server:1 to answer: round 0 waits for worker 1 (heard"),
+        std::string::npos)
+        << text;
+    EXPECT_NE(text.find("worker 2 (not there)"), std::string::npos) << text;
+  }
+  silence.join();
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,78 @@
+// What the workers of a synchronous run bring to an operation, and what is made of it. No messages here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/protocol.h"
+
+namespace trireme {
+
+// Ranks in ascending order.
+using Ranks = std::vector<std::uint32_t>;
+std::string EncodeRanks(const Ranks& ranks);
+// Throws Error.
+Ranks DecodeRanks(std::string_view encoded);
+
+// The gradients of one round, as they come in, on one server.
+class GradientRound {
+ public:
+  // `params`: floats of a gradient; behind them there may be statistics. `workers`: a sum of fewer is scaled
+  // up.
+  GradientRound(std::size_t params, int workers) : params_(params), workers_(workers) {}
+
+  // Throws Error if others have brought another number of statistics.
+  void Add(int rank, const Header& request, AlignedBuffer<float> gradient, Deadline now);
+  void Remove(int rank) { parts_.erase(rank); }
+  void Clear() { parts_.clear(); }
+
+  bool empty() const { return parts_.empty(); }
+  bool Has(int rank) const { return parts_.contains(rank); }
+  Ranks Present(const Ranks& among) const;
+  const Header& RequestOf(int rank) const { return parts_.at(rank).request; }
+  Deadline begun() const { return begun_; }  // when its first gradient came
+
+  // The gradients of these ranks, which are there, added up: as a tree over them, adjacent pairs first, like
+  // Communicator's. The result is kept until other ranks are asked for.
+  struct Sum {
+    Ranks ranks;
+    AlignedBuffer<float> values;
+    std::vector<double> squares;  // sums of squares by block of the gradient, see optim/clip.h
+    double norm() const;
+  };
+  const Sum& SumOf(const Ranks& ranks);
+
+ private:
+  struct Part {
+    Header request;
+    AlignedBuffer<float> gradient;
+  };
+  std::size_t params_;
+  int workers_;
+  std::map<int, Part> parts_;  // by rank
+  Deadline begun_;
+  Sum sum_;
+};
+
+// What a worker brought to a collective operation.
+struct CollectPart {
+  Header request;
+  std::vector<double> doubles;
+  std::string bytes;
+};
+// The result: sums of doubles, as a tree over ranks; or what `root` brought; or the bytes of all.
+struct Collected {
+  std::vector<double> doubles;
+  std::string bytes;
+};
+Collected Combine(const std::map<int, CollectPart>& parts, Collective operation, int root);
+
+// The bytes of all ranks, each with its rank and length.
+std::string EncodeGathered(const std::map<int, CollectPart>& parts);
+// Throws Error.
+std::map<int, std::string> DecodeGathered(std::string_view encoded);
+
+}  // namespace trireme

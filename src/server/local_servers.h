@@ -1,0 +1,29 @@
+// Parameter servers of a run on one machine: child processes of this one, on Unix sockets, started again when they
+// die and ended with the run.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class LocalServers {
+ public:
+  // Starts `count` processes of this program (`trireme server`) and waits until they listen. Each keeps its shards below
+  // `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
+  LocalServers(int count, const std::filesystem::path& folder, bool audit,
+               std::function<void(const std::string&)> say);
+  // Ends them.
+  ~LocalServers();
+
+  const std::vector<std::string>& addresses() const;
+
+ private:
+  class Keeper;
+  std::unique_ptr<Keeper> keeper_;
+};
+
+}  // namespace trireme

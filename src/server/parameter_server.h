@@ -1,0 +1,65 @@
+// A parameter server: the shards of one run, and the workers that come to them.
+//
+// It has no settings of its own. The first worker says what the run is and brings the parameters to start
+// from; later ones must agree. With a folder it finds its shards again after any kind of end.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/shard_service.h"
+
+namespace trireme {
+
+struct ParameterServerOptions {
+  std::filesystem::path folder;  // empty: memory only
+  bool durable = false;
+  bool audit = false;  // a list of all updates, in the folder
+  std::function<void(const std::string&)> say = [](const std::string&) {};  // a line for a reader
+};
+
+class ParameterServer final : public ServerTransport::Handler {
+ public:
+  // Recovers what the folder holds. Throws Error.
+  ParameterServer(ServerTransport& transport, ParameterServerOptions options);
+  ~ParameterServer() override;
+
+  void OnOpen(PeerId peer, const std::string& address) override;
+  void OnMessage(PeerId peer, Incoming& message) override;
+  void OnClose(PeerId peer) override;
+  Deadline OnTime(Deadline now) override;
+
+ private:
+  struct Peer {
+    std::string address;
+    int shard = -1;  // none yet
+  };
+  // A worker that has come to a shard that is still to be made.
+  struct Newcomer {
+    PeerId peer;
+    Greeting greeting;
+    std::uint64_t sequence;
+    Deadline since;
+  };
+
+  void Handle(PeerId peer, Incoming& message);
+  void Hello(PeerId peer, const Header& header, Incoming& message);
+  void TakeState(PeerId peer, const Header& header, Incoming& message);
+  void Alive(const Header& header, Incoming& message);
+  void Join(const Newcomer& newcomer);
+  void AskForState(int shard);
+  void TellWaiting(Deadline now);
+  ShardStorage StorageOf(int shard) const;
+
+  ServerTransport& transport_;
+  ParameterServerOptions options_;
+  std::map<PeerId, Peer> peers_;
+  std::map<int, std::unique_ptr<ShardService>> shards_;
+  std::map<int, std::vector<Newcomer>> waiting_;  // by shard; the first one was asked for the state
+};
+
+}  // namespace trireme

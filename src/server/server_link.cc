@@ -1,0 +1,163 @@
+#include "server/server_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/system.h"
+
+namespace trireme {
+namespace {
+
+// Sequences of requests and of hellos are told apart.
+constexpr std::uint64_t kHelloSequence = std::uint64_t{1} << 63;
+constexpr double kShortestPause = 0.02, kLongestPause = 1;
+
+}  // namespace
+
+ServerLink::ServerLink(ServerPlace place, std::function<Outgoing()> state)
+    : place_(std::move(place)), state_(std::move(state)), heard_(Clock::now()) {}
+
+Header ServerLink::MakeRequest(MessageKind kind) {
+  return {.kind = kind, .worker = greeting_.worker, .sequence = ++sequence_};
+}
+
+Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
+  const std::uint64_t clock = greeting_.clock;
+  greeting_ = greeting;
+  greeting_.clock = clock;
+  heard_ = Clock::now();
+  Forget();
+  if (!stream_) stream_ = place_.transport->Connect(place_.address, place_.security);
+  return Greet(params);
+}
+
+// Hello until welcome, over as many streams as it takes.
+Welcome ServerLink::Greet(std::span<float> params) {
+  for (;;) {
+    const std::uint64_t sequence = kHelloSequence | ++hellos_;
+    Header hello{.kind = MessageKind::kHello, .worker = greeting_.worker, .sequence = sequence};
+    bool sent = Send(MakeMessage(hello, {}, {}, greeting_.Encode()));
+    while (sent) {
+      Header header;
+      Incoming* const message = Receive(header, Clock::now() + Seconds(0.2));
+      CheckPatience("to take it in");
+      if (message == nullptr) {
+        if (stream_->closed()) break;
+        continue;
+      }
+      if (header.kind == MessageKind::kNeedState) {
+        sent = Send(state_());
+      } else if (header.kind == MessageKind::kWelcome && header.sequence == sequence) {
+        if (header.floats != params.size()) {
+          Fail("server {} has {} parameters where {} are due", place_.address, header.floats, params.size());
+        }
+        ReadFloats(*message, params);
+        greeting_.rank = static_cast<std::int64_t>(header.worker);
+        pause_s_ = 0;
+        return {header, ReadDoubles(*message, header)};
+      }
+    }
+    HearWhy();
+    CheckPatience("to take it in");
+    std::this_thread::sleep_for(Seconds(pause_s_));
+    pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
+    stream_ = place_.transport->Connect(place_.address, place_.security);
+  }
+}
+
+void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
+  CHECK(request_ == nullptr);
+  CHECK(header.sequence == sequence_);
+  if (lost_) throw ServerLost(fmt::format("server {} is lost", place_.address));
+  traffic_.messages += 1;
+  traffic_.bytes += request->size();
+  awaited_ = header.sequence;
+  request_ = std::move(request);
+  instead_ = std::move(instead);
+  heard_ = Clock::now();
+  Send(request_);  // a closed stream is noticed when the answer is waited for
+}
+
+void ServerLink::HearWhy() {
+  const std::string why = stream_->why();
+  if (why.empty()) return;
+  said_ = why;
+  const bool by_server = !why.starts_with(place_.address);
+  if (by_server && !why.starts_with(kLater)) Fail("server {}: {}", place_.address, why);
+}
+
+void ServerLink::Reconnect() {
+  HearWhy();
+  stream_ = place_.transport->Connect(place_.address, place_.security);
+  std::vector<float> params(RangeOfServer(greeting_.terms, greeting_.server).size);
+  const Deadline heard = heard_;
+  Greet(params);
+  heard_ = heard;  // only an answer counts
+  if (instead_ != nullptr) {
+    request_ = instead_;
+    Header header;
+    std::memcpy(&header, request_->data(), sizeof header);
+    awaited_ = header.sequence;
+  }
+  Send(request_);
+}
+
+void ServerLink::Tell(const Outgoing& message) {
+  if (stream_ && !lost_) stream_->Send(message, Clock::now() + Seconds(0.5));
+}
+
+Incoming& ServerLink::Answer(Header& answer) {
+  const double begun_s = MonotonicSeconds();
+  CHECK(request_ != nullptr);
+  for (;;) {
+    Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
+    if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
+      Answered(answer);
+      traffic_.idle_s += MonotonicSeconds() - begun_s;
+      return *message;
+    }
+    CheckPatience("to answer");
+    if (message == nullptr && stream_->closed()) Reconnect();
+  }
+}
+
+Incoming* ServerLink::Poll(Header& answer) {
+  CHECK(request_ != nullptr);
+  while (Incoming* const message = Receive(answer, Clock::now())) {
+    if (answer.sequence != awaited_ || answer.kind == MessageKind::kWaiting) continue;
+    Answered(answer);
+    return message;
+  }
+  return nullptr;
+}
+
+void ServerLink::Answered(const Header& answer) {
+  if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
+  Forget();
+}
+
+bool ServerLink::Send(const Outgoing& message) {
+  return stream_->Send(message, heard_ + Seconds(place_.patience_s));
+}
+
+Incoming* ServerLink::Receive(Header& header, Deadline until) {
+  Incoming* const message = stream_->Receive(until);
+  if (message == nullptr) return nullptr;
+  traffic_.messages += 1;
+  traffic_.bytes += message->size();
+  header = ReadHeader(*message);
+  if (header.kind == MessageKind::kWaiting) said_ = ReadText(*message, header);
+  heard_ = Clock::now();
+  return message;
+}
+
+void ServerLink::CheckPatience(const char* what) {
+  if (Clock::now() - heard_ < Seconds(place_.patience_s)) return;
+  lost_ = true;
+  const std::string who = greeting_.rank < 0 ? "a new worker" : fmt::format("worker {}", greeting_.rank);
+  throw ServerLost(fmt::format("{} waited {} s for server {} {}: {}", who, place_.patience_s, place_.address,
+                               what, said_.empty() ? "it says nothing" : said_));
+}
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+// A worker's end of its stream to one server: asks, waits, and when the stream breaks connects again and asks
+// again.
+//
+// Every wait is bounded: a server that says nothing for `patience_s` is lost (ServerLost). A server that says
+// it waits for others is not silent. A server that closes the stream and says why is not asked again (Error),
+// unless the reason begins with "later: ".
+//
+// Belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "server/protocol.h"
+
+namespace trireme {
+
+// The server is gone for good, as far as this worker can tell.
+class ServerLost : public Error {
+ public:
+  using Error::Error;
+};
+
+struct ServerPlace {
+  Transport* transport = nullptr;
+  std::string address;
+  Security security;
+  double patience_s = 60;
+};
+
+// What a server says to a worker that it takes in.
+struct Welcome {
+  Header header;  // worker: its rank, number: of the next collective operation
+  std::vector<double> decided;
+};
+
+class ServerLink {
+ public:
+  // `state()`: kState, for a server that has no parameters yet.
+  ServerLink(ServerPlace place, std::function<Outgoing()> state);
+
+  // Says hello and blocks until the server takes the worker in; the parameters go to `params`. Throws Error
+  // when it is refused, ServerLost when nobody answers.
+  Welcome Join(const Greeting& greeting, std::span<float> params);
+
+  // Starts a request; the one before must have been answered or forgotten. After a reconnection it is made
+  // again, or `instead` in its place.
+  void Ask(Header header, Outgoing request, Outgoing instead = nullptr);
+  Header MakeRequest(MessageKind kind);  // with the next sequence
+  bool asking() const { return request_ != nullptr; }
+  void Forget() { request_ = instead_ = nullptr; }
+
+  // Sends something that has no answer, if that is possible now.
+  void Tell(const Outgoing& message);
+
+  // Blocks until the answer is there. The message is positioned behind its header, and valid until the next
+  // call. Throws ServerLost.
+  Incoming& Answer(Header& answer);
+  // The same without waiting: null if it is not there yet.
+  Incoming* Poll(Header& answer);
+
+  const std::string& address() const { return place_.address; }
+  // Both directions: nobody else counts what servers send.
+  const Traffic& traffic() const { return traffic_; }
+  // The rank that the server gave last, or -1.
+  int rank() const { return static_cast<int>(greeting_.rank); }
+  // From now on reconnections say that the worker comes back.
+  void Continue() { greeting_.continues = true; }
+
+ private:
+  void Reconnect();
+  Welcome Greet(std::span<float> params);
+  bool Send(const Outgoing& message);
+  Incoming* Receive(Header& header, Deadline until);
+  void Answered(const Header& answer);
+  // Notes why the stream is closed. Throws Error when there is no point in another attempt.
+  void HearWhy();
+  // Throws ServerLost when nothing was heard for too long.
+  void CheckPatience(const char* what);
+
+  ServerPlace place_;
+  std::function<Outgoing()> state_;
+  Greeting greeting_;  // with the clock that the server gave last
+  std::unique_ptr<Stream> stream_;
+  Outgoing request_, instead_;
+  std::uint64_t sequence_ = 0;  // of the last request
+  std::uint64_t awaited_ = 0;   // of the one whose answer is awaited
+  std::uint64_t hellos_ = 0;
+  Deadline heard_;
+  double pause_s_ = 0;  // before the next attempt to connect
+  bool lost_ = false;   // for good
+  std::string said_;    // why the last stream was closed, or for whom the server waits
+  Traffic traffic_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,84 @@
+// A part of the flat parameters with its optimizer, as a server holds it: survives the death of the process.
+//
+// With a folder, every change is written to a log before it is made, so that what Apply() and Note() have
+// returned from is found again by Recover() after a kill -9 at any moment: the newest snapshot, then the log
+// again from there. Recovered parameters and moments have the bits they had. `durable` extends this to the
+// loss of power: the log is on the disk, not only with the kernel, before a call returns.
+// docs/server-files.md describes the files. Without a folder nothing is written and nothing survives.
+//
+// Belongs to one thread. Errors of the disk throw Error before anything has changed; what was logged before
+// stays valid, and the same call may be made again once the cause is gone. Snapshots are written by a thread
+// of the shard's own; a change waits for one only when changes come faster than the disk can take them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "optim/optimizer.h"
+
+namespace trireme {
+
+// What a shard is made of. `identity` is text that the server compares with that of later workers.
+struct ShardSetup {
+  std::string identity;
+  OptimizerSettings optimizer;
+  std::uint64_t begin = 0, size = 0;  // which of all parameters
+};
+
+struct ShardStorage {
+  std::filesystem::path folder;  // empty: memory only
+  bool durable = false;
+  std::filesystem::path audit;  // empty: none. A line "version worker sequence" for every update
+  // A snapshot is made when the log is longer than this, and has several changes. The folder takes up about
+  // twice as much, and two snapshots.
+  std::uint64_t log_bytes = 64 << 20;
+};
+
+// One change. `worker` and `sequence` are the update's id: a worker's sequences grow, from 1.
+struct ShardUpdate {
+  std::uint64_t worker = 0, sequence = 0;
+  std::int64_t steps = 0;  // environment steps it stands for
+  float scale = 1;         // of the gradient
+  float learning_rate = 0;
+  RateRange special = {};  // in numbers of all parameters, not of this shard
+};
+
+class Shard {
+ public:
+  // `moments`: those of rule.moments(), one behind the other, or empty for zeros. `updates`: made so far.
+  Shard(const ShardSetup& setup, const ShardStorage& storage, std::span<const float> params,
+        std::span<const float> moments = {}, std::uint64_t updates = 0, std::int64_t steps = 0);
+  // The shard that lives in storage.folder, or none. Throws Error when the files are damaged other than by an
+  // unfinished write at the end of the log.
+  static std::unique_ptr<Shard> Recover(const ShardStorage& storage);
+  ~Shard();
+
+  const ShardSetup& setup() const;
+  std::span<const float> params() const;
+  std::span<const float> moments(std::size_t m) const;
+  std::size_t moment_count() const;
+  std::uint64_t version() const;  // updates so far
+  std::int64_t steps() const;     // environment steps they stand for
+
+  // The last sequence of a worker, 0 if there was none. The 4096 workers that made updates last are
+  // remembered.
+  std::uint64_t LastSequence(std::uint64_t worker) const;
+  // Requires a sequence above LastSequence(worker) and gradient.size() == params().size(), finite.
+  // `note`, if not empty, replaces the note of name "update" in the same step. Allocates nothing but for
+  // snapshots and for notes that become longer.
+  void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note = {});
+
+  // Small facts of the server's that live and die with the shard.
+  void Note(const std::string& name, const std::string& value);
+  const std::string& NoteOf(const std::string& name) const;  // empty if there is none
+
+ private:
+  class Impl;
+  explicit Shard(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme

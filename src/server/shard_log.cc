@@ -1,0 +1,254 @@
+#include "server/shard_log.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "server/checksum.h"
+
+namespace trireme {
+namespace {
+
+constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '1'};
+constexpr std::uint64_t kAlignment = 64;  // of records in the file
+
+// Followed by the floats of the gradient, the name and the text, and zeros up to the next multiple of 64.
+struct Header {
+  char magic[8];
+  std::uint64_t checksum;  // of all that follows
+  std::uint64_t shard, number;
+  std::uint32_t kind, name_bytes, text_bytes, zero;
+  std::uint64_t floats;
+  std::uint64_t version, worker, sequence;
+  std::int64_t steps;
+  float scale, learning_rate, special_rate, zero_rate;
+  std::uint64_t special_begin, special_end, reserved;
+};
+static_assert(sizeof(Header) == 128 && sizeof(Header) % kAlignment == 0);
+constexpr std::size_t kChecked = offsetof(Header, shard);  // the checksum is of what begins here
+
+std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::uint64_t PayloadSize(const LogRecord& record) {
+  return record.gradient.size_bytes() + record.name.size() + record.text.size();
+}
+
+std::uint64_t Padding(std::uint64_t bytes) { return (kAlignment - bytes % kAlignment) % kAlignment; }
+
+std::uint64_t ChecksumOf(const Header& header, const LogRecord& record) {
+  std::uint64_t sum = Checksum(std::as_bytes(std::span(&header, 1)).subspan(kChecked));
+  sum = Checksum(std::as_bytes(record.gradient), sum);
+  sum = Checksum(BytesOf(record.name), sum);
+  return Checksum(BytesOf(record.text), sum);
+}
+
+Header HeaderOf(const LogRecord& record, std::uint64_t shard) {
+  const ShardUpdate& update = record.update;
+  Header header = {.magic = {},
+                   .checksum = 0,
+                   .shard = shard,
+                   .number = record.number,
+                   .kind = static_cast<std::uint32_t>(record.kind),
+                   .name_bytes = static_cast<std::uint32_t>(record.name.size()),
+                   .text_bytes = static_cast<std::uint32_t>(record.text.size()),
+                   .zero = 0,
+                   .floats = record.gradient.size(),
+                   .version = record.version,
+                   .worker = update.worker,
+                   .sequence = update.sequence,
+                   .steps = update.steps,
+                   .scale = update.scale,
+                   .learning_rate = update.learning_rate,
+                   .special_rate = update.special.learning_rate,
+                   .zero_rate = 0,
+                   .special_begin = update.special.begin,
+                   .special_end = update.special.end,
+                   .reserved = 0};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.checksum = ChecksumOf(header, record);
+  return header;
+}
+
+[[noreturn]] void FailToWrite(const std::filesystem::path& path, int error) {
+  Fail("cannot write {}: {}. The change was not made: {}, then repeat it", path.string(),
+       std::strerror(error),
+       error == ENOSPC || error == EDQUOT ? "make room on that disk" : "see that the disk can be written");
+}
+
+}  // namespace
+
+ShardLog::ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end)
+    : path_(std::move(path)), shard_(shard), end_(end), fd_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (fd_ < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+ShardLog::~ShardLog() { ::close(fd_); }
+
+// The room is asked for at once, so that a disk too small is noticed now, and so that later writes have only
+// their bytes to bring to the disk. Some file systems cannot promise room; there the file grows as it is
+// written.
+void ShardLog::Create(const std::filesystem::path& path, std::uint64_t bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));
+  const int error = bytes == 0 || ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  ::close(fd);
+  if (error == 0 || error == EOPNOTSUPP || error == ENOSYS) return;
+  ::unlink(path.c_str());
+  Fail("cannot make {} of {} bytes: {}. Make room on that disk, or let the log be shorter", path.string(),
+       bytes, std::strerror(error));
+}
+
+std::uint64_t ShardLog::SizeOf(const LogRecord& record) {
+  const std::uint64_t bytes = sizeof(Header) + PayloadSize(record);
+  return bytes + Padding(bytes);
+}
+
+void ShardLog::Append(const LogRecord& record, bool durable) {
+  Write(record);
+  if (durable && ::fdatasync(fd_) != 0) {
+    const int error = errno;
+    suspect_ = true;
+    Withdraw();
+    FailToWrite(path_, error);
+  }
+  end_ += SizeOf(record);
+}
+
+void ShardLog::Write(const LogRecord& record) {
+  constexpr std::size_t kMostText = UINT32_MAX;
+  CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
+  static constexpr std::byte kZeros[kAlignment] = {};
+  Header header = HeaderOf(record, shard_);
+  const auto part = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };
+  iovec parts[] = {part(&header, sizeof header), part(record.gradient.data(), record.gradient.size_bytes()),
+                   part(record.name.data(), record.name.size()), part(record.text.data(), record.text.size()),
+                   part(kZeros, Padding(sizeof header + PayloadSize(record)))};
+  std::uint64_t at = end_;
+  for (std::span<iovec> left = parts; !left.empty();) {
+    const ssize_t result = ::pwritev(fd_, left.data(), static_cast<int>(left.size()), static_cast<off_t>(at));
+    if (result < 0 && errno == EINTR) continue;
+    if (result < 0) FailToWrite(path_, errno);  // what is there of the record does not check
+    at += static_cast<std::uint64_t>(result);
+    std::size_t written = static_cast<std::size_t>(result);
+    while (!left.empty() && written >= left[0].iov_len) {
+      written -= left[0].iov_len;
+      left = left.subspan(1);
+    }
+    if (!left.empty()) {
+      left[0].iov_base = static_cast<std::byte*>(left[0].iov_base) + written;
+      left[0].iov_len -= written;
+    }
+  }
+}
+
+// Without its header the record is not found. Where even that cannot be written, the process may find a
+// change after a restart that it has not acknowledged, which is no loss.
+void ShardLog::Withdraw() {
+  const Header nothing = {};
+  (void)!::pwrite(fd_, &nothing, sizeof nothing, static_cast<off_t>(end_));
+}
+
+void ShardLog::Restart(std::uint64_t bytes) {
+  struct stat info;
+  if (::fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_size) > bytes) {
+    (void)!::ftruncate(fd_, static_cast<off_t>(bytes));  // costs only room when it fails
+  }
+  end_ = 0;
+  suspect_ = false;
+}
+
+ShardLogReader::ShardLogReader(std::filesystem::path path, std::uint64_t shard)
+    : path_(std::move(path)), shard_(shard) {
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) Fail("cannot read {}: {}", path_.string(), std::strerror(errno));
+  struct stat info;
+  int error = ::fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && info.st_size > 0) {
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      error = errno;
+    } else {
+      bytes_ = {static_cast<const std::byte*>(data), size};
+    }
+  }
+  ::close(fd);
+  if (error != 0) Fail("cannot read {}: {}", path_.string(), std::strerror(error));
+}
+
+ShardLogReader::~ShardLogReader() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::optional<ShardLogReader::Found> ShardLogReader::At(std::uint64_t offset) const {
+  if (offset > bytes_.size() || bytes_.size() - offset < sizeof(Header)) return std::nullopt;
+  const std::byte* start = bytes_.data() + offset;
+  if (std::memcmp(start, kMagic, sizeof kMagic) != 0) return std::nullopt;
+  Header header;
+  std::memcpy(&header, start, sizeof header);
+  const std::uint64_t room = bytes_.size() - offset - sizeof header;
+  if (header.floats > room / sizeof(float)) return std::nullopt;
+  const std::uint64_t floats = header.floats * sizeof(float);
+  if (std::uint64_t{header.name_bytes} + header.text_bytes > room - floats) return std::nullopt;
+
+  start += sizeof header;
+  const auto* texts = reinterpret_cast<const char*>(start) + floats;
+  Found found = {.record = {.kind = static_cast<LogRecord::Kind>(header.kind),
+                            .number = header.number,
+                            .version = header.version,
+                            .update = {.worker = header.worker,
+                                       .sequence = header.sequence,
+                                       .steps = header.steps,
+                                       .scale = header.scale,
+                                       .learning_rate = header.learning_rate,
+                                       .special = {.begin = header.special_begin,
+                                                   .end = header.special_end,
+                                                   .learning_rate = header.special_rate}},
+                            .gradient = {reinterpret_cast<const float*>(start), header.floats},
+                            .name = {texts, header.name_bytes},
+                            .text = {texts + header.name_bytes, header.text_bytes}},
+                 .shard = header.shard};
+  if (ChecksumOf(header, found.record) != header.checksum) return std::nullopt;
+  found.size = ShardLog::SizeOf(found.record);
+  return found;
+}
+
+std::optional<LogRecord> ShardLogReader::Next() {
+  const std::optional<Found> found = At(offset_);
+  if (!found) return std::nullopt;
+  if (found->shard != shard_) {
+    Fail("{} holds changes of another shard: put the files of each shard back into a folder of its own",
+         path_.string());
+  }
+  if (offset_ > 0 && found->record.number != previous_ + 1) return std::nullopt;
+  previous_ = found->record.number;
+  offset_ += found->size;
+  return found->record;
+}
+
+std::uint64_t ShardLogReader::FirstNumber() const {
+  const std::optional<Found> found = At(0);
+  return found ? found->record.number : 0;
+}
+
+bool ShardLogReader::HasLater(std::uint64_t number) const {
+  for (std::uint64_t at = offset_; at + sizeof(Header) <= bytes_.size(); at += kAlignment) {
+    // Cheaply first: of an old record the number tells enough.
+    Header header;
+    std::memcpy(&header, bytes_.data() + at, sizeof header);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) continue;
+    if (header.shard != shard_ || header.number < number) continue;
+    if (At(at)) return true;
+  }
+  return false;
+}
+
+}  // namespace trireme

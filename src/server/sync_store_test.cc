@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "comm/run_ranks.h"
+#include "server/test_cluster.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kPushes = 12, kStats = 3;
+
+struct Outcome {
+  std::vector<float> params, statistics;
+  std::vector<double> norms, shared;
+  bool operator==(const Outcome&) const = default;
+};
+
+// What a worker does in all tests here. `before(step)` is called before every push.
+Outcome Train(
+    const RunTerms& terms, int rank, ParameterStore& store, const UpdateRule& rule,
+    const std::function<void(int)>& before = [](int) {}) {
+  Outcome outcome;
+  for (int step = 0; step < kPushes; ++step) {
+    before(step);
+    store.Pull();
+    std::vector<float> gradient = Draw(rank, step, terms.params + kStats);
+    outcome.norms.push_back(store.Push(gradient, rule));
+    outcome.statistics.insert(outcome.statistics.end(), gradient.begin() + terms.params, gradient.end());
+    if (step % 4 != 3) continue;
+    outcome.shared.push_back(rank + 0.1 * step);
+    store.Share(std::span(outcome.shared).last(1));
+  }
+  outcome.params = Copy(store.params());
+  return outcome;
+}
+
+UpdateRule Rule(double clip) {
+  return {.learning_rate = 0.01f, .max_grad_norm = clip, .special = {700, 3000, 0.001f}};
+}
+
+const Outcome& TrainByAllReduce(const RunTerms& terms, const UpdateRule& rule) {
+  static std::map<std::pair<int, double>, Outcome> outcomes;
+  Outcome& outcome = outcomes[{terms.workers, rule.max_grad_norm}];
+  if (!outcome.params.empty()) return outcome;
+  RunRanks(terms.workers, [&](Communicator& comm) {
+    const auto store = MakeAllReduceStore(comm, terms.optimizer, Initial(terms));
+    Outcome own = Train(terms, comm.rank(), *store, rule);
+    if (comm.rank() == 0) outcome = std::move(own);
+  });
+  return outcome;
+}
+
+// Trains on the servers of `cluster` and expects the bits of the allreduce store in every worker.
+void ExpectTheSame(
+    TestCluster& cluster, double clip,
+    const std::function<void(TestWorker&, int)>& prepare = [](TestWorker&, int) {},
+    const std::function<void(int, int)>& before = [](int, int) {}) {
+  const Outcome& expected = TrainByAllReduce(cluster.terms, Rule(clip));
+  OnThreads(cluster.terms.workers, [&](int i) {
+    TestWorker worker(cluster, i + 1);
+    prepare(worker, i);
+    worker.session.Join();
+    const Outcome outcome = Train(cluster.terms, worker.session.rank(), *worker.store, Rule(clip),
+                                  [&](int step) { before(i, step); });
+    EXPECT_TRUE(outcome == expected) << cluster.terms.workers << " workers, " << cluster.terms.servers
+                                     << " servers, clip " << clip;
+    worker.comm.Barrier();
+    worker.session.Leave();
+  });
+}
+
+TEST(SyncServerStore, EqualsAllReduceBitForBit) {
+  for (const int workers : {1, 2, 4, 8}) {
+    for (const int servers : {1, 2, 3}) {
+      for (const double clip : {0.0, 0.5}) {
+        TestCluster cluster(TestTerms(Pace::kSync, workers, servers));
+        ExpectTheSame(cluster, clip);
+      }
+    }
+  }
+}
+
+TEST(SyncServerStore, TreesOfAnyNumberOfWorkers) {
+  TestCluster cluster(TestTerms(Pace::kSync, 7, 2));
+  ExpectTheSame(cluster, 0.5);
+}
+
+// A message in thirty is lost, with its stream.
+TEST(SyncServerStore, LostMessagesChangeNothing) {
+  for (const int servers : {1, 3}) {
+    TestCluster cluster(TestTerms(Pace::kSync, 4, servers));
+    ExpectTheSame(cluster, 0.5, [](TestWorker& worker, int i) {
+      auto random = std::make_shared<RandomStream>(5, Purpose::kTest, i, 0);
+      worker.wire.fault = [random] { return random->NextBelow(30) == 0; };
+    });
+  }
+}
+
+// Every message of one worker is lost once.
+TEST(SyncServerStore, NoLostMessageMatters) {
+  std::atomic<int> events = 0;
+  for (int lost = 1; lost == 1 || lost <= std::min<int>(events, 70); lost += 3) {
+    TestCluster cluster(TestTerms(Pace::kSync, 2, 2));
+    events = 0;
+    ExpectTheSame(cluster, 0.5, [&](TestWorker& worker, int i) {
+      if (i == 1) worker.wire.fault = [&, lost] { return ++events == lost; };
+    });
+    if (HasFailure()) FAIL() << "message " << lost;
+  }
+}
+
+TEST(SyncServerStore, RestartedServersChangeNothing) {
+  for (const int servers : {1, 2}) {
+    TestCluster cluster(TestTerms(Pace::kSync, 4, servers), true);
+    std::mutex mutex;
+    ExpectTheSame(
+        cluster, 0.5, [](TestWorker&, int) {},
+        [&](int i, int step) {
+          if ((step * 4 + i) % 11 != 5) return;  // others are in the middle of the round then
+          const std::lock_guard lock(mutex);
+          cluster.servers[(step + i) % servers]->Restart();
+        });
+  }
+}
+
+// The statistics of a mini-batch without an episode's end.
+TEST(SyncServerStore, StatisticsMayBeAnything) {
+  TestCluster cluster(TestTerms(Pace::kSync, 2, 2));
+  OnThreads(2, [&](int i) {
+    TestWorker worker(cluster, i + 1);
+    worker.session.Join();
+    std::vector<float> gradient = Draw(i, 0, cluster.terms.params + 1);
+    gradient.back() = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isfinite(worker.store->Push(gradient, Rule(0.5))));
+    EXPECT_NE(Copy(worker.store->params()), Initial(cluster.terms));
+    EXPECT_TRUE(std::isnan(gradient.back()));
+    worker.comm.Barrier();
+  });
+}
+
+TEST(SyncServerStore, GradientsThatOverflowAreRefusedToAll) {
+  for (const int servers : {1, 2}) {
+    RunTerms terms = TestTerms(Pace::kSync, 2, servers);
+    terms.lease_s = 0.5;
+    TestCluster cluster(terms);
+    OnThreads(2, [&](int i) {
+      TestWorker worker(cluster, i + 1);
+      worker.session.Join();
+      std::vector<float> gradient(cluster.terms.params, 3e38f);
+      try {
+        worker.store->Push(gradient, Rule(0.5));
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("diverged"), std::string::npos) << error.what();
+      }
+    });
+    TestWorker later(cluster, 9);
+    later.session.Join();
+    EXPECT_EQ(Copy(later.store->params()), Initial(cluster.terms));
+  }
+}
+
+// Three of four make every round; the fourth gets the result.
+TEST(SyncServerStore, BackupWorkersAreNotWaitedFor) {
+  for (const int servers : {1, 2}) {
+    RunTerms terms = TestTerms(Pace::kSync, 4, servers);
+    terms.backup_workers = 1;
+    terms.optimizer = {.kind = OptimizerKind::kSgd};
+    TestCluster cluster(terms);
+    std::atomic<int> joined = 0, pushed = 0;
+    OnThreads(4, [&](int i) {
+      TestWorker worker(cluster, i + 1);
+      worker.session.Join();
+      ++joined;
+      EXPECT_TRUE(Eventually([&] { return joined == 4; }));  // three could begin without the fourth
+      std::vector<float> gradient(terms.params + 1, 3.0f);
+      if (i == 2) {
+        EXPECT_TRUE(Eventually([&] { return pushed == 3; }));
+        gradient.assign(gradient.size(), 1000.0f);
+      }
+      EXPECT_NEAR(worker.store->Push(gradient, {.learning_rate = 1}), 12 * std::sqrt(1.0 * terms.params),
+                  1e-3);
+      ++pushed;
+      // A sum of three, scaled to four.
+      EXPECT_FLOAT_EQ(worker.store->params()[100], Initial(terms)[100] - 12);
+      EXPECT_FLOAT_EQ(gradient.back(), 12);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trireme

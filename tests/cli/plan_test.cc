@@ -1,0 +1,90 @@
+// `trireme plan` from outside: what it prints, what it leaves and what it refuses. Never how long anything
+// takes.
+
+#include <map>
+#include <set>
+
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+class PlanTest : public CliTest {
+ protected:
+  // A small network; measures for an instant.
+  Args Plan(const Args& more = {}) const {
+    return Args{"plan",     "--env",      "CartPole-v1",   "--set",       "envs=16",
+                "--set",    "horizon=32", "--set",         "hidden=[16]", "--set",
+                "epochs=1", "--set",      "minibatches=2", "--seconds",   "0.2"} +
+           more;
+  }
+  void Refused(const Args& more, const std::vector<std::string>& parts) const {
+    SCOPED_TRACE(::testing::PrintToString(more));
+    const Outcome outcome = RunTrireme(Plan(more), {.folder = folder_.string()});
+    ExpectRefused(outcome, parts);
+    EXPECT_EQ(outcome.code, 2);
+  }
+};
+
+TEST_F(PlanTest, PredictsEveryWayUpToAThousandWorkers) {
+  const Outcome outcome = RunTrireme(Plan({"--json", "--latency", "50us", "--bandwidth", "10Gbit/s"}));
+  const Json json = ResultOf(outcome);
+  EXPECT_EQ(outcome.err, "");
+  std::map<std::string, std::set<int>> workers;
+  for (const Json& row : json["rows"]) workers[row["way"]].insert(row["workers"].get<int>());
+  for (const char* way : {"allreduce", "server-sync", "async", "ssp"}) {
+    EXPECT_EQ(workers[way].size(), 11u) << way;
+    EXPECT_EQ(*workers[way].rbegin(), 1024) << way;
+  }
+  EXPECT_EQ(json["rows"][0]["speedup"], 1);
+  EXPECT_DOUBLE_EQ(json["constants"]["network_latency_s"]["value"].get<double>(), 50e-6);
+  EXPECT_EQ(json["constants"]["network_bytes_per_s"]["value"], 1.25e9);
+  EXPECT_EQ(json["constants"]["network_latency_s"]["origin"], "--latency");
+  EXPECT_EQ(json["constants"]["round_split_s"]["origin"], "measured");
+  EXPECT_EQ(json["constants"]["steps_per_round"]["value"], 256);
+  EXPECT_TRUE(json["validation"].empty());
+}
+
+TEST_F(PlanTest, TheSameConstantsAndSeedGiveTheSameOutput) {
+  ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "2", "--save-constants", Path("c.toml")})));
+  const Args again = Plan({"--constants", Path("c.toml"), "--workers-up-to", "64", "--out", Path("p.svg"),
+                           "--straggler", "worker=1,factor=5,chance=0.01,slowdown=10"});
+  const Outcome first = RunTrireme(again), second = RunTrireme(again);
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_NE(first.out.find("worker 1 is 5 times slower"), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find(Path("c.toml")), std::string::npos) << first.out;
+  EXPECT_NE(ReadText(Path("p.svg")).find("allreduce, simulated"), std::string::npos);
+  EXPECT_NE(RunTrireme(again + Args{"--seed", "2"}).out, first.out);
+}
+
+TEST_F(PlanTest, ValidationRunsWhatThisMachineCanRun) {
+  const Json json = ResultOf(RunTrireme(Plan(
+      {"--json", "--validate", "--workers-up-to", "4", "--out", Path("p.svg"), "--set", "target_kl=0"})));
+  ASSERT_FALSE(json["validation"].empty());
+  std::set<std::string> stores;
+  for (const Json& check : json["validation"]) {
+    stores.insert(check["store"]);
+    EXPECT_GT(check["measured_steps_per_s"], 0);
+    EXPECT_TRUE(check["speedup_error"].is_number());
+  }
+  EXPECT_TRUE(stores.contains("allreduce"));
+  EXPECT_NE(ReadText(Path("p.svg")).find("allreduce, measured"), std::string::npos);
+}
+
+TEST_F(PlanTest, RefusesWhatMakesNoSense) {
+  Refused({"--latency", "fast"}, {"--latency fast", "50us"});
+  Refused({"--bandwidth", "0"}, {"--bandwidth 0", "1.2GB/s"});
+  Refused({"--workers-up-to", "0"}, {"--workers-up-to"});
+  Refused({"--cores", "0"}, {"--cores"});
+  Refused({"--hosts", "0"}, {"--hosts"});
+  Refused({"--ssp", "-1"}, {"--ssp"});
+  Refused({"--batch", "shrink"}, {"--batch", "split"});
+  Refused({"--straggler", "worker=1"}, {"--straggler", "factor"});
+  Refused({"--straggler", "chance=0.1"}, {"--straggler", "slowdown"});
+  Refused({"--straggler", "speed=5"}, {"--straggler", "speed"});
+  Refused({"--constants", Path("none.toml")}, {"none.toml"});
+}
+
+}  // namespace
+}  // namespace trireme::testing

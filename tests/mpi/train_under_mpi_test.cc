@@ -1,0 +1,220 @@
+// `trireme train` under mpirun: the same bits however the workers are spread, and a clean end whatever
+// happens to one of the processes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "launch.h"
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+// An environment variable for the processes of one test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+// The processes below `root` that run the program, by what the kernel says of their parents; in order of
+// start.
+std::vector<pid_t> Ranks(pid_t root) {
+  std::vector<pid_t> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(root) + "/task")) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t child; children >> child;) {
+      const std::string name = ReadText("/proc/" + std::to_string(child) + "/comm");
+      if (name == "trireme\n") found.push_back(child);
+      for (const pid_t below : Ranks(child)) found.push_back(below);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class UnderMpi : public CliTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    mpirun_ = MpirunOf(GetParam());
+    if (mpirun_.empty()) GTEST_SKIP() << "mpirun." << GetParam() << " is not installed";
+    if (!std::filesystem::exists(std::filesystem::path(kBinary).parent_path() /
+                                 (std::string("libtrireme_mpi_") + GetParam() + ".so"))) {
+      GTEST_SKIP() << "built without " << GetParam();
+    }
+  }
+
+  Args Launch(int processes, const Args& args) const {
+    return MpirunArgs(GetParam(), processes) + Args{kBinary} + args;
+  }
+  Outcome RunProcesses(int processes, const Args& args) const {
+    Process process(mpirun_, Launch(processes, args));
+    return process.Wait();
+  }
+  Args ShortRun(const std::string& algo, const std::string& name) const {
+    return algo == "ppo" ? SmallRun(name) : SmallRunOf(algo, name);
+  }
+  // Too long to end by itself.
+  Args LongRun(const std::string& name, const std::string& checkpoint_every_s) const {
+    Args args = SmallRun(name);
+    *std::find(args.begin(), args.end(), "5120") = "512000000";
+    return args + Args{"--workers", "1", "--set", "checkpoint_every_s=" + checkpoint_every_s};
+  }
+  // What a user reads of ours, between the words of mpirun.
+  static std::vector<std::string> OwnLines(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("trireme: ")) lines.push_back(line);
+    }
+    return lines;
+  }
+
+  std::string mpirun_;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, UnderMpi, ::testing::Values("openmpi", "mpich"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(UnderMpi, TheSameBitsHoweverTheWorkersAreSpread) {
+  for (const std::string algo : {"ppo", "a2c", "dqn"}) {
+    const Json alone = ResultOf(RunTrireme(ShortRun(algo, algo) + Args{"--workers", "8"}));
+    for (const auto& [processes, workers] : {std::pair{2, "4"}, std::pair{4, "2"}, std::pair{8, "1"}}) {
+      const std::string name = algo + std::to_string(processes);
+      const Json spread =
+          ResultOf(RunProcesses(processes, ShortRun(algo, name) + Args{"--workers", workers}));
+      for (const char* key : {"workers", "steps", "params_sha256", "eval_return_mean", "eval_return_std"}) {
+        EXPECT_EQ(spread[key], alone[key]) << key << " of " << name;
+      }
+      EXPECT_EQ(spread["per_worker"].size(), 8u);
+      EXPECT_EQ(TimelessRows(Path(name)), TimelessRows(Path(algo)));
+    }
+  }
+}
+
+TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
+  // Open MPI waits that long before it tells the processes of an interruption, and again before it kills
+  // them.
+  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "2");
+  const std::pair<const char*, int> cases[] = {{"ppo", SIGINT}, {"dqn", SIGUSR1}};
+  for (const auto& [algo, signal] : cases) {
+    const std::string cut = std::string(algo) + "-cut";
+    const auto run = [&](const std::string& name) {
+      Args args = ShortRun(algo, name);
+      std::ranges::replace(args, std::string("5120"), std::string("51200"));
+      return Set(args, {"checkpoint_every_s=1000"});
+    };
+    const Json whole = ResultOf(RunTrireme(run(algo) + Args{"--workers", "1"}));
+    {
+      // Slowed down, so that the signal comes in time.
+      const Args args = run(cut) + Args{"--workers", "2", "--straggler", "worker=3,factor=30"};
+      Process process(mpirun_, Launch(2, args));
+      ASSERT_TRUE(process.RunsUntil([&] { return MetricLines(cut) >= 1; }));
+      process.Signal(signal);
+      ASSERT_TRUE(process.EndsWithin(30));
+    }
+    ASSERT_EQ(Checkpoints(Path(cut)).size(), 1u);
+    EXPECT_LT(TimelessRows(Path(cut)).size(), TimelessRows(Path(algo)).size());
+    const Json resumed =
+        ResultOf(RunProcesses(4, {"train", "--resume", Path(cut), "--json", "--workers", "1"}));
+    EXPECT_EQ(resumed["params_sha256"], whole["params_sha256"]);
+    EXPECT_EQ(resumed["workers"], 4);
+    EXPECT_EQ(TimelessRows(Path(cut)), TimelessRows(Path(algo)));
+  }
+}
+
+TEST_P(UnderMpi, AKilledProcessEndsTheJobAndTheRunGoesOnLater) {
+  Process process(mpirun_, Launch(2, LongRun("run", "0")));
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 3; }));
+  const std::vector<pid_t> ranks = Ranks(process.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGKILL);
+  ASSERT_TRUE(process.EndsWithin(15));
+  EXPECT_NE(process.Wait().code, 0);
+  ASSERT_FALSE(Checkpoints(Path("run")).empty());
+  const std::string steps = std::to_string(512 * (MetricLines("run") + 5));
+  const Json resumed = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--json", "--steps", steps}));
+  EXPECT_EQ(resumed["steps"], std::stoll(steps));
+}
+
+TEST_P(UnderMpi, AProcessThatStandsStillIsNamed) {
+  const Variable timeout("TRIREME_MPI_TIMEOUT", "2");
+  Process process(mpirun_, Launch(2, LongRun("run", "1000")));
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 1; }));
+  const std::vector<pid_t> ranks = Ranks(process.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGSTOP);
+  ASSERT_TRUE(process.EndsWithin(20));
+  const Outcome outcome = process.Wait();
+  EXPECT_NE(outcome.code, 0);
+  // Which of the two is rank 1 is mpirun's business.
+  EXPECT_NE(outcome.err.find(" waited 2 s for process "), std::string::npos) << outcome.err;
+}
+
+TEST_P(UnderMpi, OtherSettingsAreRefused) {
+  const Args two =
+      Launch(1, SmallRun("run")) + Args{":", "-n", "1", kBinary} + SmallRun("run") + Args{"--seed", "77"};
+  Process process(mpirun_, two);
+  const Outcome outcome = process.Wait(30);
+  EXPECT_NE(outcome.code, 0);
+  const std::vector<std::string> lines = OwnLines(outcome.err);
+  ASSERT_EQ(lines.size(), 1u) << outcome.err;
+  EXPECT_NE(lines[0].find("process 1 has 'seed = 77' where process 0 has 'seed = "), std::string::npos)
+      << lines[0];
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+}
+
+TEST_P(UnderMpi, AMistakeIsToldOnce) {
+  const std::pair<Args, const char*> mistakes[] = {
+      {{"--workers", "3"}, "workers = 3 in each of 2 processes does not divide shards = 8"},
+      {{"--store", "shared"}, "store = shared lives in the memory of one process"},
+      {{"--store", "local"}, "store = local lives in the memory of one process"},
+      {{"--set", "lerning_rate=1"}, "learning_rate"},
+  };
+  for (const auto& [args, message] : mistakes) {
+    const Outcome outcome = RunProcesses(2, SmallRun("run") + args);
+    EXPECT_NE(outcome.code, 0);
+    const std::vector<std::string> lines = OwnLines(outcome.err);
+    ASSERT_EQ(lines.size(), 1u) << outcome.err;
+    EXPECT_NE(lines[0].find(message), std::string::npos) << lines[0];
+    EXPECT_FALSE(std::filesystem::exists(Path("run")));
+  }
+}
+
+TEST_P(UnderMpi, TheMistakeOfOneProcessEndsAll) {
+  const Args two = Launch(1, SmallRun("run")) + Args{":", "-n", "1", kBinary} + SmallRun("run") +
+                   Args{"--set", "horizon=0"};
+  Process process(mpirun_, two);
+  const Outcome outcome = process.Wait(30);
+  EXPECT_NE(outcome.code, 0);
+  const std::vector<std::string> lines = OwnLines(outcome.err);
+  ASSERT_EQ(lines.size(), 1u) << outcome.err;
+  EXPECT_NE(lines[0].find("horizon"), std::string::npos) << lines[0];
+}
+
+TEST_P(UnderMpi, OtherCommandsRunOnce) {
+  FinishedRun("run");
+  const Outcome outcome = RunProcesses(2, {"eval", Path("run"), "--json"});
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
+  EXPECT_EQ(outcome.code, 0);
+}
+
+TEST_P(UnderMpi, SwitchedOffEveryProcessIsARunOfItsOwn) {
+  const Variable off("TRIREME_MPI", "off");
+  const Args one = SmallRun("one") + Args{"--workers", "1"}, two = SmallRun("two") + Args{"--workers", "1"};
+  Process process(mpirun_, Launch(1, one) + Args{":", "-n", "1", kBinary} + two);
+  EXPECT_EQ(process.Wait().code, 0);
+  for (const char* name : {"one", "two"}) {
+    EXPECT_EQ(Json::parse(ReadText(Path(name) + "/result.json"))["workers"], 1);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
