@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo test fast build bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo test fast build chaos bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -24,6 +24,10 @@ test: build
 # The tests of one minute.
 fast: build
 	ctest --test-dir $(BUILD) --output-on-failure -L fast -j2
+
+# Ten minutes of training while workers and servers are killed, frozen and cut off. Among the tests there is one minute of it.
+chaos: build
+	CHAOS_SECONDS=600 $(BUILD)/tests/chaos/chaos_test
 
 bench:
 	scripts/setup bench

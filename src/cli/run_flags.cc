@@ -91,7 +91,8 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
   if (store != "server" && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
     Fail("--servers, --sync, --async, --ssp and --backup-workers are for --store server");
   }
-  const Pace chosen = pace.empty() || pace == "sync" ? Pace::kSync : Pace::kAsync;  // which preset
+  const bool own_pace = store == "server" && !pace.empty() && pace != "sync";  // decides which preset
+  const Pace chosen = own_pace ? Pace::kAsync : Pace::kSync;
   auto settings = std::make_unique<RunSettings>(env, algo, store, chosen);
   settings->fields.ApplyToml(text, flags.config);
   settings->run.env = env;

@@ -28,7 +28,9 @@ nlohmann::ordered_json Number(double value) {
 }  // namespace
 
 void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
-  const std::vector<MetricRow> rows = ReadJsonl(folder.metrics());
+  // A process that has never led a run on servers has measured nothing.
+  std::vector<MetricRow> rows;
+  if (std::filesystem::exists(folder.metrics())) rows = ReadJsonl(folder.metrics());
   RunReport report{.facts = facts,
                    .evaluation = Curve(rows, "eval_return_mean"),
                    .training = Curve(rows, "episode_return_mean"),

@@ -191,7 +191,8 @@ class Training {
     workers_[w] = std::make_unique<Process>(
         kBinary, Args{"train", "--env", "CartPole-v1", "--algo", "a3c", "--store", "server", "--servers", servers,
                       "--workers", "1", "--steps", "20000000", "--target", "475", "--audit", "--json", "--straggler",
-                      "worker=0,factor=150", "--set", "lease_s=" + std::to_string(kLease), "--set", "server_wait_s=60",
+                      "worker=0,factor=200", "--set", "learning_rate=1e-4", "--set", "value_learning_rate=1e-3",
+                      "--set", "lease_s=" + std::to_string(kLease), "--set", "server_wait_s=60",
                       "--set", "checkpoint_every_s=2", "--out", (folder_ / name).string()});
   }
 

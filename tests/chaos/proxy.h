@@ -23,8 +23,8 @@ class Proxy {
   void Run();
 
   std::uint16_t target_;
-  int listener_ = -1;
   std::uint16_t port_ = 0;
+  int listener_;
   std::atomic<bool> cut_{false}, ended_{false};
   std::thread thread_;
 };

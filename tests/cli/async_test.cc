@@ -81,7 +81,7 @@ TEST_P(AsyncAlgoTest, AnyNumberOfWorkersFinishesAndAccountsForItself) {
     const std::int64_t told = workers - 1, bytes = result["bytes_sent"];
     EXPECT_EQ(result["messages_sent"], 2 * pushes + told);
     if (workers == 1) message = bytes / (2 * pushes);
-    EXPECT_EQ(bytes, 2 * pushes * message + 16 * told);
+    EXPECT_EQ(bytes, 2 * pushes * message + 24 * told);
 
     const std::vector<Json> rows = TimelessRows(Path(name));
     EXPECT_EQ(rows.size(), result["per_worker"][0]["steps"].get<std::size_t>() / kIteration);
