@@ -12,6 +12,7 @@ namespace {
 // Sequences of requests and of hellos are told apart.
 constexpr std::uint64_t kHelloSequence = std::uint64_t{1} << 63;
 constexpr double kShortestPause = 0.02, kLongestPause = 1;
+constexpr std::string_view kTokenRefused = "refused the token";  // why a stream ends that has another token
 
 }  // namespace
 
@@ -60,6 +61,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
     }
     HearWhy();
     CheckPatience("to take it in");
+    if (place_.stop != nullptr && place_.stop->load()) Fail("stopped while waiting for server {}: {}", place_.address, said_);
     std::this_thread::sleep_for(Seconds(pause_s_));
     pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
     stream_ = place_.transport->Connect(place_.address, place_.security);
@@ -83,8 +85,9 @@ void ServerLink::HearWhy() {
   const std::string why = stream_->why();
   if (why.empty()) return;
   said_ = why;
-  const bool by_server = !why.starts_with(place_.address);
-  if (by_server && !why.starts_with(kLater)) Fail("server {}: {}", place_.address, why);
+  const bool by_server = !why.starts_with(place_.address) && !why.starts_with(kLater);
+  if (by_server) Fail("server {}: {}", place_.address, why);
+  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the server", why);
 }
 
 void ServerLink::Reconnect() {
@@ -155,6 +158,7 @@ Incoming* ServerLink::Receive(Header& header, Deadline until) {
 void ServerLink::CheckPatience(const char* what) {
   if (Clock::now() - heard_ < Seconds(place_.patience_s)) return;
   lost_ = true;
+  Forget();
   const std::string who = greeting_.rank < 0 ? "a new worker" : fmt::format("worker {}", greeting_.rank);
   throw ServerLost(fmt::format("{} waited {} s for server {} {}: {}", who, place_.patience_s, place_.address,
                                what, said_.empty() ? "it says nothing" : said_));

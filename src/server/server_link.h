@@ -8,6 +8,7 @@
 // Belongs to one thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ struct ServerPlace {
   std::string address;
   Security security;
   double patience_s = 60;
+  const std::atomic<bool>* stop = nullptr;  // ends the wait for a server that cannot be reached
 };
 
 // What a server says to a worker that it takes in.

@@ -44,7 +44,7 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
     local = std::make_unique<LocalServers>(count, folder.path() / "servers", options.audit, options.say);
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {
-    places.push_back({&transport, address, local ? Security() : options.security, config.wait_s});
+    places.push_back({&transport, address, local ? Security() : options.security, config.wait_s, options.stop});
   }
   terms = TermsOf(settings, network, options.version, static_cast<int>(places.size()));
   if (NormBlocks(terms.params) < places.size()) {
@@ -118,6 +118,7 @@ std::vector<double> WorkerLinks::Join() {
   if (!session_) return {};
   std::atomic<int>& joined = group_.servers->joined;
   for (int now = joined.load(); now < threads_.rank(); now = joined.load()) joined.wait(now);
+  if (joined.load() == std::numeric_limits<int>::max()) Fail("another worker of this process has failed");
   std::vector<double> decided = session_->Join();
   if (threads_.rank() == 0) group_.servers->first_rank.store(session_->rank());
   joined.fetch_add(1);

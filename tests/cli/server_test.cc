@@ -1,0 +1,135 @@
+// Training through parameter servers: real servers, real workers, really killed.
+#include <csignal>
+#include <memory>
+
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+class ServerTest : public CliTest {
+ protected:
+  // Starts a server that listens on a socket of its own and keeps its shards.
+  std::unique_ptr<Process> StartServer(const std::string& name, const Args& more = {}) {
+    auto server = std::make_unique<Process>(
+        kBinary, Args{"server", "--listen", Address(name), "--dir", Path(name), "--quiet"} + more);
+    EXPECT_TRUE(server->RunsUntil([&] { return std::filesystem::exists(Path(name + ".sock")); }));
+    return server;
+  }
+  std::string Address(const std::string& name) const { return "unix:" + Path(name + ".sock"); }
+  // A small run through servers that are there.
+  Args RunOn(const std::string& servers, const std::string& name, const Args& more = {}) const {
+    return SmallRun(name) + Args{"--store", "server", "--servers", servers} + more;
+  }
+  std::string Sha(const Args& args) const {
+    return ResultOf(RunTrireme(args)).value("params_sha256", "none");
+  }
+  // So slow that something can be done to it on the way.
+  static Args Slowly() { return {"--straggler", "worker=0,factor=40", "--workers", "1"}; }
+};
+
+TEST_F(ServerTest, InStepItHasTheBitsOfTheAllreduceStore) {
+  for (const char* algo : {"ppo", "a2c", "dqn"}) {
+    const auto small = [&](const std::string& name) {
+      return std::string(algo) == "ppo" ? SmallRun(name) : Set(SmallRunOf(algo, name), {"hidden=[64,64]"});
+    };
+    const std::string expected = Sha(small(std::string(algo) + "-threads") + Args{"--workers", "2"});
+    for (const char* servers : {"1", "2"}) {
+      EXPECT_EQ(Sha(small(std::string(algo) + "-" + servers) +
+                    Args{"--workers", "2", "--store", "server", "--servers", servers}),
+                expected)
+          << algo << ", " << servers << " servers";
+    }
+  }
+}
+
+TEST_F(ServerTest, WorkersOfTwoProcessesMoveInStep) {
+  const std::string expected = Sha(SmallRun("threads") + Args{"--workers", "2"});
+  const auto server = StartServer("server");
+  const Args both = {"--workers", "1", "--set", "run_workers=2"};
+  Process other(kBinary, RunOn(Address("server"), "other", both));
+  EXPECT_EQ(ResultOf(RunTrireme(RunOn(Address("server"), "one", both)))["params_sha256"], expected);
+  EXPECT_EQ(ResultOf(other.Wait())["params_sha256"], expected);
+}
+
+TEST_F(ServerTest, AKilledServerChangesNothing) {
+  const std::string expected = Sha(SmallRun("threads") + Args{"--workers", "1"});
+  auto server = StartServer("server");
+  Process worker(kBinary, RunOn(Address("server"), "run", Slowly()));
+  for (const std::size_t lines : {2, 5}) {
+    ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= lines; }));
+    server->Signal(SIGKILL);
+    server->Wait();
+    server = StartServer("server");
+  }
+  EXPECT_EQ(ResultOf(worker.Wait())["params_sha256"], expected);
+}
+
+TEST_F(ServerTest, TrainingGoesOnWithoutAKilledWorkerAndWithANewOne) {
+  const auto server = StartServer("server");
+  const Args way = {"--async", "--set", "lease_s=0.5"};
+  Process killed(kBinary, RunOn(Address("server"), "killed", way + Slowly()));
+  ASSERT_TRUE(killed.RunsUntil([&] { return MetricLines("killed") >= 1; }));
+  Process other(kBinary, RunOn(Address("server"), "other", way + Slowly()));
+  killed.Signal(SIGKILL);
+  killed.Wait();
+  Process newcomer(kBinary, RunOn(Address("server"), "newcomer", way + Slowly()));
+  for (Process* process : {&other, &newcomer}) EXPECT_GE(ResultOf(process->Wait()).value("steps", 0), 5120);
+}
+
+TEST_F(ServerTest, AWorkerWithoutItsServerSaysSoAndLeavesACheckpoint) {
+  auto server = StartServer("server");
+  Process worker(kBinary, RunOn(Address("server"), "run", Slowly() + Args{"--set", "server_wait_s=1"}));
+  ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 2; }));
+  server->Signal(SIGKILL);
+  server->Wait();
+  const Outcome outcome = worker.Wait();
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("waited 1 s for"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("--resume"), std::string::npos) << outcome.err;
+  EXPECT_EQ(Checkpoints(Path("run")).size(), 1u);
+  EXPECT_GE(Resume("run", {"--set", "servers=1"}).value("steps", 0), 5120);
+}
+
+TEST_F(ServerTest, AnInterruptedRunContinuesExactlyOnNewServers) {
+  const std::string expected = Sha(SmallRun("threads") + Args{"--workers", "1"});
+  Process worker(kBinary, RunOn("2", "run", Slowly()));
+  ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 3; }));
+  worker.Signal(SIGINT);
+  EXPECT_EQ(worker.Wait().code, 0);
+  std::filesystem::remove_all(Path("run") + "/servers");
+  EXPECT_EQ(Resume("run")["params_sha256"], expected);
+}
+
+TEST_F(ServerTest, AWorkerOfAnotherRunIsToldTheDifference) {
+  const auto server = StartServer("server");
+  Process first(kBinary, RunOn(Address("server"), "first", Slowly()));
+  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 1; }));
+  const Outcome outcome = RunTrireme(RunOn(Address("server"), "second", Args{"--seed", "77", "--workers", "1"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("seed"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("77"), std::string::npos) << outcome.err;
+}
+
+TEST_F(ServerTest, AStrangerWithoutTheTokenIsRefused) {
+  WriteText(Path("token"), "a-secret\n");
+  const auto server = StartServer("server", {"--token-file", Path("token")});
+  const Outcome outcome = RunTrireme(RunOn(Address("server"), "stranger"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("token"), std::string::npos) << outcome.err;
+  EXPECT_EQ(RunTrireme(RunOn(Address("server"), "friend", {"--token-file", Path("token")})).code, 0);
+}
+
+TEST_F(ServerTest, WhatMakesNoSenseIsRefused) {
+  ExpectRefused(RunTrireme({"server", "--durable"}), {"--dir"});
+  ExpectRefused(RunTrireme({"server", "--listen", "nonsense"}), {"nonsense"});
+  ExpectRefused(RunTrireme(SmallRun("a") + Args{"--servers", "2", "--store", "local"}), {"--store server"});
+  ExpectRefused(RunTrireme(SmallRun("b") + Args{"--servers", "1000"}), {"servers", "64"});
+  ExpectRefused(RunTrireme(SmallRun("c") + Args{"--servers", "1", "--sync", "--async"}), {"--sync"});
+  ExpectRefused(RunTrireme(SmallRun("d") + Args{"--servers", "a:1,,b:2"}), {"empty address"});
+  ExpectRefused(RunTrireme(SmallRun("e") + Args{"--servers", "1", "--backup-workers", "2", "--workers", "2"}),
+                {"backup_workers"});
+}
+
+}  // namespace
+}  // namespace trireme::testing
