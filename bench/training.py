@@ -68,6 +68,35 @@ def ratio(name, first, second, bar):
           f"{statistics.median(rates[1]):,.0f} steps/s; bar: {bar})", flush=True)
 
 
+def on_server(trireme, problem):
+    """steps/s of two worker processes and one server process."""
+    folder = tempfile.mkdtemp()
+    address = f"unix:{folder}/socket"
+    server = subprocess.Popen([trireme, "server", "--listen", address, "--dir", folder + "/state", "--quiet"],
+                              stdout=subprocess.PIPE)
+    try:
+        server.stdout.readline()  # it listens
+        workers = [subprocess.Popen([trireme, "train", *problem, "--store", "server", "--servers", address, "--workers", "1",
+                                     "--json", "--out", f"{folder}/{i}"], stdout=subprocess.PIPE, text=True)
+                   for i in range(2)]
+        results = [json.loads(worker.communicate()[0].splitlines()[-1]) for worker in workers]
+        return max(result["steps_per_s"] for result in results)
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+def through_server(trireme, name, problem):
+    rates = ([], [])
+    for _ in range(REPEATS):
+        rates[0].append(run(trireme, "train", *problem, "--workers", "2")["steps_per_s"])
+        rates[1].append(on_server(trireme, problem))
+    shared, server = (statistics.median(side) for side in rates)
+    print(f"{name}, two worker processes through one server against two threads on the shared store: {server / shared:.2f} "
+          f"times ({shared:,.0f} -> {server:,.0f} steps/s; bar: 0.4)", flush=True)
+
+
 def without(arguments, flag):
     at = arguments.index(flag)
     return arguments[:at] + arguments[at + 2:]
@@ -99,6 +128,7 @@ def main():
     ratio("PPO, two workers against one, same problem, same result", [*train, *PPO, *one], [*train, *PPO, *two], 1.8)
     for name, problem, algo in (("A3C", A3C, "a2c"), ("asynchronous DQN", ASYNC_DQN, "dqn")):
         ratio(f"{name}, two workers against one", [*train, *problem, *one], [*train, *problem, *two], 1.8)
+        through_server(trireme, name, problem)
         if plain:
             ratio(f"{name}, two workers, relaxed atomics against plain copies", [plain, "train", *problem, *two],
                   [*train, *problem, *two], 0.97)
