@@ -171,7 +171,9 @@ void SyncRounds::Advance(Deadline now) {
   const auto has = [&](int rank) { return collect_.contains(rank); };
   if (Complete(has, collect_.size(), true, collect_begun_, now)) CompleteCollect();
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
-  if (!newcomers_.empty() && !recovered_ && !service_.members_.AnyActive()) AdmitNewcomers({});
+  // Nor does anybody when the run has ended, which the welcome says.
+  const bool alone = !recovered_ && !service_.members_.AnyActive();
+  if (!newcomers_.empty() && (alone || service_.finished())) AdmitNewcomers({});
 }
 
 void SyncRounds::TellWaiting(Deadline now) {

@@ -41,6 +41,8 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
   const ServerConfig& config = settings.run.server;
   Transport& transport = LoadGrpc();
   if (const int count = config.local(); count > 0) {
+    // A run continues from its checkpoint, where parameters and workers are of the same moment.
+    std::filesystem::remove_all(folder.path() / "servers");
     local = std::make_unique<LocalServers>(count, folder.path() / "servers", options.audit, options.say);
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {

@@ -123,6 +123,11 @@ void Worker::Run() {
     } else {
       RunInStep();
     }
+    if (ServerSession* const session = links_.session()) {
+      // Those that were left behind learn that it is over.
+      if (leader() && !interrupted_) session->Finish();
+      session->Leave();
+    }
   } catch (const ServerLost& lost) {
     if (links_.threads().rank() != 0) throw;
     LeaveCheckpoint();
@@ -132,7 +137,8 @@ void Worker::Run() {
 }
 
 void Worker::RunInStep() {
-  while (!Done()) {
+  const auto ended = [&] { return links_.session() != nullptr && links_.session()->finished(); };
+  while (!Done() && !ended()) {
     try {
       if (entered_ && !Follow(*std::exchange(entered_, {}))) return;
       if (!Step()) return;

@@ -77,6 +77,20 @@ TEST_F(ServerTest, TrainingGoesOnWithoutAKilledWorkerAndWithANewOne) {
   for (Process* process : {&other, &newcomer}) EXPECT_GE(ResultOf(process->Wait()).value("steps", 0), 5120);
 }
 
+TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
+  const Json result = ResultOf(RunTrireme(RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler",
+                                                             "worker=3,factor=20"})));
+  EXPECT_GE(result.value("steps", 0), 5120);
+}
+
+TEST_F(ServerTest, AnAsynchronousRunContinuesAfterAnInterruption) {
+  Process worker(kBinary, RunOn("1", "run", Slowly() + Args{"--async"}));
+  ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 3; }));
+  worker.Signal(SIGINT);
+  EXPECT_EQ(worker.Wait().code, 0);
+  EXPECT_GE(Resume("run").value("steps", 0), 5120);
+}
+
 TEST_F(ServerTest, AWorkerWithoutItsServerSaysSoAndLeavesACheckpoint) {
   auto server = StartServer("server");
   Process worker(kBinary, RunOn(Address("server"), "run", Slowly() + Args{"--set", "server_wait_s=1"}));
