@@ -1,5 +1,6 @@
-// What a push and pull through a parameter server costs, beside what gRPC itself costs (rpc_bench, run before this): the
-// round trip of a model of 20 KB, and the bandwidth for one of 1 MB. The server is a process of its own (trireme server).
+// What a push and pull through a parameter server costs, beside what gRPC itself costs (rpc_bench, run before
+// this): the round trip of a model of 20 KB, and the bandwidth for one of 1 MB. The server is a process of
+// its own (trireme server).
 //
 //   server_bench <trireme> [seconds per row, default 2]
 #include <fmt/format.h>
@@ -21,12 +22,14 @@ namespace {
 // A server on a Unix socket or on loopback, ended with the object.
 class ServerProcess {
  public:
-  ServerProcess(const std::string& trireme, const std::string& address, const std::string& folder) : pid_(fork()) {
+  ServerProcess(const std::string& trireme, const std::string& address, const std::string& folder)
+      : pid_(fork()) {
     if (pid_ != 0) return;
     if (folder.empty()) {
       execl(trireme.c_str(), "trireme", "server", "--listen", address.c_str(), "--quiet", nullptr);
     } else {
-      execl(trireme.c_str(), "trireme", "server", "--listen", address.c_str(), "--dir", folder.c_str(), "--quiet", nullptr);
+      execl(trireme.c_str(), "trireme", "server", "--listen", address.c_str(), "--dir", folder.c_str(),
+            "--quiet", nullptr);
     }
     _exit(127);
   }
@@ -41,7 +44,8 @@ class ServerProcess {
 
 void PrintRow(const std::string& trireme, const std::string& name, const std::string& address, bool keeps,
               std::size_t size, double budget) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("server_bench-{}", getpid());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("server_bench-{}", getpid());
   {
     const ServerProcess server(trireme, address, keeps ? folder.string() : "");
     RunTerms terms;
@@ -60,8 +64,8 @@ void PrintRow(const std::string& trireme, const std::string& name, const std::st
       times.push_back(Now() - start);
     }
     const double median = Median(times), bytes = static_cast<double>(2 * size * sizeof(float));
-    fmt::print("{:<6}{:<10}{:>10}{:>12.1f}{:>12.0f}\n", name, keeps ? "folder" : "memory", size * sizeof(float),
-               1e6 * median, 1e-6 * bytes / median);
+    fmt::print("{:<6}{:<10}{:>10}{:>12.1f}{:>12.0f}\n", name, keeps ? "folder" : "memory",
+               size * sizeof(float), 1e6 * median, 1e-6 * bytes / median);
   }
   std::filesystem::remove_all(folder);
 }

@@ -1,5 +1,6 @@
-// A fixed-size array on a 64-byte boundary, zero at first unless said otherwise: one cache line, and the widest vector register.
-// Parameters, gradients, optimizer moments and activations all live in these. Movable, not copyable.
+// A fixed-size array on a 64-byte boundary, zero at first unless said otherwise: one cache line, and the
+// widest vector register. Parameters, gradients, optimizer moments and activations all live in these.
+// Movable, not copyable.
 #pragma once
 
 #include <algorithm>

@@ -80,8 +80,10 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
   for (const System& system : kSystems) {
     if (system.name != algo) continue;
     if ((!store.empty() && store != system.store && store != "server") || pace == "sync") {
-      Fail("--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for others", algo,
-           system.algo, system.store, system.algo);
+      Fail(
+          "--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for "
+          "others",
+          algo, system.algo, system.store, system.algo);
     }
     algo = system.algo;
     if (store.empty()) store = system.store;

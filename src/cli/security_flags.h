@@ -29,7 +29,8 @@ struct SecurityFlags {
                       .private_key = read(key),
                       .authority = read(authority),
                       .tls = !certificate.empty() || !authority.empty()};
-    if (!token_file.empty() && security.token.empty()) Fail("{} is empty: a token is a secret text", token_file);
+    if (!token_file.empty() && security.token.empty())
+      Fail("{} is empty: a token is a secret text", token_file);
     return security;
   }
 };

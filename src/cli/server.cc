@@ -34,7 +34,8 @@ int RunServer(const ServerFlags& flags) {
   const auto say = [&](const std::string& text) {
     if (!flags.quiet) fmt::print(stderr, "{}\n", text);
   };
-  ParameterServer server(*transport, {.folder = flags.dir, .durable = flags.durable, .audit = flags.audit, .say = say});
+  ParameterServer server(*transport,
+                         {.folder = flags.dir, .durable = flags.durable, .audit = flags.audit, .say = say});
   fmt::print("listening on {}\n", transport->address());
   std::fflush(stdout);
   if (flags.dir.empty()) say("no --dir: what this server holds is lost when it ends");
@@ -48,7 +49,8 @@ int RunServer(const ServerFlags& flags) {
 }  // namespace
 
 Command AddServerCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("server", "Hold parameters for workers in other processes (train --store server)");
+  CLI::App* command =
+      app.add_subcommand("server", "Hold parameters for workers in other processes (train --store server)");
   auto flags = std::make_shared<ServerFlags>();
   command->add_option("--listen", flags->listen, "host:port, or unix:/path")->capture_default_str();
   command->add_option("--dir", flags->dir, "folder from which the server recovers after a crash");

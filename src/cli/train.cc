@@ -135,7 +135,8 @@ Command AddTrainCommand(CLI::App& app, double started_s) {
                       "store server: how many to start here, or where they are: host:port,unix:/path");
   command->add_flag("--sync", flags->sync, "store server: workers in step");
   command->add_flag("--async", flags->async, "store server: every worker on its own");
-  command->add_option("--ssp", flags->ssp, "store server: nobody more than this many pushes ahead of the slowest");
+  command->add_option("--ssp", flags->ssp,
+                      "store server: nobody more than this many pushes ahead of the slowest");
   command->add_option("--backup-workers", flags->backup_workers,
                       "store server, in step: a round does not wait for this many slowest workers");
   command->add_option("--steps", flags->steps, "environment steps to train for");
@@ -148,7 +149,8 @@ Command AddTrainCommand(CLI::App& app, double started_s) {
   command->add_option("--resume", flags->resume, "continue the run in this folder");
   command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--audit", flags->audit, "store server: list every acknowledged push in the folder of the run");
+  command->add_flag("--audit", flags->audit,
+                    "store server: list every acknowledged push in the folder of the run");
   flags->security.AddTo(*command, "who signs the servers");
   command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
   command->footer(

@@ -20,7 +20,8 @@ namespace {
 
 constexpr auto kStartUp = std::chrono::seconds(20);
 constexpr auto kFarewell = std::chrono::seconds(5);
-constexpr auto kShortestPause = std::chrono::milliseconds(50), kLongestPause = std::chrono::milliseconds(10'000);
+constexpr auto kShortestPause = std::chrono::milliseconds(50),
+               kLongestPause = std::chrono::milliseconds(10'000);
 
 struct Child {
   std::vector<std::string> arguments;
@@ -79,12 +80,14 @@ std::filesystem::path MakeSocketFolder() {
 
 class LocalServers::Keeper {
  public:
-  Keeper(int count, const std::filesystem::path& folder, bool audit, std::function<void(const std::string&)> say)
+  Keeper(int count, const std::filesystem::path& folder, bool audit,
+         std::function<void(const std::string&)> say)
       : sockets_(MakeSocketFolder()), say_(std::move(say)), children_(count) {
     for (int i = 0; i < count; ++i) {
       addresses_.push_back("unix:" + (sockets_ / std::to_string(i)).string());
-      children_[i].arguments = {"trireme", "server", "--listen", addresses_[i], "--dir",
-                                (folder / std::to_string(i)).string(), "--quiet"};
+      children_[i].arguments = {"trireme",     "server", "--listen",
+                                addresses_[i], "--dir",  (folder / std::to_string(i)).string(),
+                                "--quiet"};
       if (audit) children_[i].arguments.push_back("--audit");
       const std::string problem = Start(children_[i]);
       if (problem.empty()) continue;
@@ -118,7 +121,8 @@ class LocalServers::Keeper {
           child.pid = -1;
           // One that dies again and again is given more and more time; one that has lived for long is not.
           const bool lived_long = Clock::now() > child.restart + std::chrono::seconds(30);
-          child.pause = lived_long ? Clock::duration(kShortestPause) : std::min<Clock::duration>(2 * child.pause, kLongestPause);
+          child.pause = lived_long ? Clock::duration(kShortestPause)
+                                   : std::min<Clock::duration>(2 * child.pause, kLongestPause);
           child.restart = Clock::now() + child.pause;
         }
         if (child.pid > 0 || Clock::now() < child.restart) continue;

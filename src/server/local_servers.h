@@ -1,5 +1,5 @@
-// Parameter servers of a run on one machine: child processes of this one, on Unix sockets, started again when they
-// die and ended with the run.
+// Parameter servers of a run on one machine: child processes of this one, on Unix sockets, started again when
+// they die and ended with the run.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ namespace trireme {
 
 class LocalServers {
  public:
-  // Starts `count` processes of this program (`trireme server`) and waits until they listen. Each keeps its shards below
-  // `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
+  // Starts `count` processes of this program (`trireme server`) and waits until they listen. Each keeps its
+  // shards below `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
   LocalServers(int count, const std::filesystem::path& folder, bool audit,
                std::function<void(const std::string&)> say);
   // Ends them.

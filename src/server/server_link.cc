@@ -61,7 +61,8 @@ Welcome ServerLink::Greet(std::span<float> params) {
     }
     HearWhy();
     CheckPatience("to take it in");
-    if (place_.stop != nullptr && place_.stop->load()) Fail("stopped while waiting for server {}: {}", place_.address, said_);
+    if (place_.stop != nullptr && place_.stop->load())
+      Fail("stopped while waiting for server {}: {}", place_.address, said_);
     std::this_thread::sleep_for(Seconds(pause_s_));
     pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
     stream_ = place_.transport->Connect(place_.address, place_.security);

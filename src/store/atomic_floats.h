@@ -21,8 +21,7 @@ namespace trireme {
 class AtomicFloats {
  public:
   // All zero.
-  explicit AtomicFloats(std::size_t size)
-      : size_(size), words_(std::make_unique<Word[]>((size + 1) / 2)) {}
+  explicit AtomicFloats(std::size_t size) : size_(size), words_(std::make_unique<Word[]>((size + 1) / 2)) {}
 
   std::size_t size() const { return size_; }
 

@@ -8,7 +8,8 @@ namespace trireme {
 Evaluation Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own) const {
   // The returns, then how many workers have run each group.
   std::vector<double> shared(episodes_ + groups_);
-  const std::span<double> returns = std::span(shared).first(episodes_), ran = std::span(shared).subspan(episodes_);
+  const std::span<double> returns = std::span(shared).first(episodes_),
+                          ran = std::span(shared).subspan(episodes_);
   const auto run = [&](int group) {
     const int begin = episodes_ * group / groups_, end = episodes_ * (group + 1) / groups_;
     for (int part = begin; part < end; part += Algorithm::kMostActed) {

@@ -9,7 +9,8 @@
 namespace trireme {
 namespace {
 
-RunTerms TermsOf(const RunSettings& settings, const Network& network, const std::string& version, int servers) {
+RunTerms TermsOf(const RunSettings& settings, const Network& network, const std::string& version,
+                 int servers) {
   const RunConfig& run = settings.run;
   return {.version = version,
           .env = run.env,
@@ -46,11 +47,13 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
     local = std::make_unique<LocalServers>(count, folder.path() / "servers", options.audit, options.say);
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {
-    places.push_back({&transport, address, local ? Security() : options.security, config.wait_s, options.stop});
+    places.push_back(
+        {&transport, address, local ? Security() : options.security, config.wait_s, options.stop});
   }
   terms = TermsOf(settings, network, options.version, static_cast<int>(places.size()));
   if (NormBlocks(terms.params) < places.size()) {
-    Fail("{} servers are too many for {} parameters: a server holds at least {}", places.size(), terms.params, kNormBlock);
+    Fail("{} servers are too many for {} parameters: a server holds at least {}", places.size(), terms.params,
+         kNormBlock);
   }
   for (int worker = 0; worker < settings.run.workers; ++worker) ids.push_back(DrawId());
   pulse = std::make_unique<Pulse>(places, ids, terms.lease_s);
@@ -84,7 +87,8 @@ void WorkerGroup::Abort() {
   if (processes != nullptr) processes->Abort();
 }
 
-WorkerLinks::WorkerLinks(const RunSettings& settings, WorkerGroup& group, int thread, std::span<const float> initial)
+WorkerLinks::WorkerLinks(const RunSettings& settings, WorkerGroup& group, int thread,
+                         std::span<const float> initial)
     : group_(group), threads_(group.threads, thread), comm_(&threads_) {
   const RunConfig& run = settings.run;
   if (group.processes != nullptr) {
@@ -96,8 +100,8 @@ WorkerLinks::WorkerLinks(const RunSettings& settings, WorkerGroup& group, int th
   } else if (!group.servers) {
     store_ = MakeAllReduceStore(*comm_, settings.algorithm->optimizer(), initial);
   } else {
-    session_ = std::make_unique<ServerSession>(group.servers->places, group.servers->terms, group.servers->ids[thread],
-                                               thread == 0);
+    session_ = std::make_unique<ServerSession>(group.servers->places, group.servers->terms,
+                                               group.servers->ids[thread], thread == 0);
     session_->Offer(initial);
     std::unique_ptr<ServerStore> store;
     if (run.asynchronous()) {

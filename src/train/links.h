@@ -33,11 +33,11 @@ struct ServerGroup {
   std::unique_ptr<LocalServers> local;
   std::vector<ServerPlace> places;
   RunTerms terms;
-  std::vector<std::uint64_t> ids;    // of the workers of this process
-  std::unique_ptr<Pulse> pulse;      // for all of them
-  std::filesystem::path audit;       // a folder; empty: none
-  std::atomic<int> first_rank{-1};   // of the first thread, the one that may lead
-  std::atomic<int> joined{0};        // threads join in their order, so that ranks follow it
+  std::vector<std::uint64_t> ids;   // of the workers of this process
+  std::unique_ptr<Pulse> pulse;     // for all of them
+  std::filesystem::path audit;      // a folder; empty: none
+  std::atomic<int> first_rank{-1};  // of the first thread, the one that may lead
+  std::atomic<int> joined{0};       // threads join in their order, so that ranks follow it
 };
 
 // What the workers of one process share. `processes`: see TrainOptions; only the first thread uses it.
@@ -79,8 +79,8 @@ class WorkerLinks {
   bool leads() const { return session_ ? session_->leads() : comm_->rank() == 0; }
   // Whether a worker of another process does, one that need not know what happens to this process.
   bool led_elsewhere() const { return session_ && session_->leader() != group_.servers->first_rank.load(); }
-  // Takes part from now on, where taking part has a beginning. Returns what the others have just decided, if they
-  // had begun before. Throws Error.
+  // Takes part from now on, where taking part has a beginning. Returns what the others have just decided, if
+  // they had begun before. Throws Error.
   std::vector<double> Join();
 
  private:

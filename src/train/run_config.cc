@@ -36,19 +36,24 @@ void RunConfig::Fields(ConfigFields& field) {
 }
 
 void ServerConfig::Fields(ConfigFields& field) {
-  field("servers", addresses, "store server: how many to start on this machine, or where they are: host:port,host:port");
+  field("servers", addresses,
+        "store server: how many to start on this machine, or where they are: host:port,host:port");
   field("pace", pace, "store server: workers in step, each on its own, or bounded staleness", kPaceNames);
-  field("run_workers", run_workers, "store server, sync: workers of all processes together; 0: those of this process",
-        Between(0, 1024));
-  field("backup_workers", backup_workers, "store server, sync: a round does not wait for this many slowest workers",
-        Between(0, 1023));
+  field("run_workers", run_workers,
+        "store server, sync: workers of all processes together; 0: those of this process", Between(0, 1024));
+  field("backup_workers", backup_workers,
+        "store server, sync: a round does not wait for this many slowest workers", Between(0, 1023));
   field("staleness_bound", staleness_bound, "store server, ssp: pushes a worker may be ahead of the slowest",
         Between(0, 1e9));
-  field("staleness_scaled", staleness_scaled, "store server, async, ssp: divide the step size by 1 + staleness");
+  field("staleness_scaled", staleness_scaled,
+        "store server, async, ssp: divide the step size by 1 + staleness");
   field("overlap", overlap, "store server, async, ssp: go on computing while a push is under way");
-  field("lease_s", lease_s, "store server: seconds of silence after which a worker is given up", Between(0.1, 86400));
-  field("round_s", round_s, "store server, sync: the longest wait for a worker that is alive", Between(0.1, 86400));
-  field("server_wait_s", wait_s, "store server: seconds after which a silent server is lost", Between(0.1, 86400));
+  field("lease_s", lease_s, "store server: seconds of silence after which a worker is given up",
+        Between(0.1, 86400));
+  field("round_s", round_s, "store server, sync: the longest wait for a worker that is alive",
+        Between(0.1, 86400));
+  field("server_wait_s", wait_s, "store server: seconds after which a silent server is lost",
+        Between(0.1, 86400));
 }
 
 int ServerConfig::local() const {
@@ -90,7 +95,8 @@ RunSettings::RunSettings(const std::string& env, const std::string& algo, const 
     fields.ApplyToml(preset->text, fmt::format("presets/{}.toml", name));
     return true;
   };
-  if (!run.asynchronous() || !apply(fmt::format("{}.{}.shared", env, algo))) apply(fmt::format("{}.{}", env, algo));
+  if (!run.asynchronous() || !apply(fmt::format("{}.{}.shared", env, algo)))
+    apply(fmt::format("{}.{}", env, algo));
 }
 
 namespace {
@@ -103,11 +109,15 @@ void ResolveServers(const RunConfig& run) {
     Fail("run_workers is for workers in step: others come and go as they like");
   }
   if (server.run_workers > 0 && local > 0 && run.workers > 0 && server.run_workers != run.workers) {
-    Fail("servers = {} are started for this process alone, so run_workers = {} cannot be more than its workers", local,
-         server.run_workers);
+    Fail(
+        "servers = {} are started for this process alone, so run_workers = {} cannot be more than its "
+        "workers",
+        local, server.run_workers);
   }
-  if (server.backup_workers > 0 && (run.asynchronous() || server.backup_workers >= std::max(1, run.total_workers()))) {
-    Fail("backup_workers = {} is for workers in step, and leaves at least one of them", server.backup_workers);
+  if (server.backup_workers > 0 &&
+      (run.asynchronous() || server.backup_workers >= std::max(1, run.total_workers()))) {
+    Fail("backup_workers = {} is for workers in step, and leaves at least one of them",
+         server.backup_workers);
   }
 }
 
@@ -122,8 +132,10 @@ void ResolveWorkers(RunConfig& run, int processors) {
          run.store, run.processes);
   }
   if (run.processes > 1 && run.on_servers()) {
-    Fail("workers of --store server find each other through their servers: start them without mpirun or srun's MPI, "
-         "or use --store allreduce");
+    Fail(
+        "workers of --store server find each other through their servers: start them without mpirun or "
+        "srun's MPI, "
+        "or use --store allreduce");
   }
   if (run.on_servers()) ResolveServers(run);
   processors = std::clamp(processors, 1, 64);

@@ -59,11 +59,13 @@ struct RunConfig {
   bool on_servers() const { return store == "server"; }
   // Whether workers move on their own instead of in step.
   bool asynchronous() const { return store == "shared" || (on_servers() && server.pace != Pace::kSync); }
-  // Whether workers may come and go while nobody waits for them; they leave nothing of their own in checkpoints.
+  // Whether workers may come and go while nobody waits for them; they leave nothing of their own in
+  // checkpoints.
   bool elastic() const { return on_servers() && asynchronous(); }
   // Of all processes; of an elastic run, of this one.
   int total_workers() const {
-    return on_servers() && !asynchronous() && server.run_workers > 0 ? server.run_workers : processes * workers;
+    return on_servers() && !asynchronous() && server.run_workers > 0 ? server.run_workers
+                                                                     : processes * workers;
   }
 };
 
@@ -79,8 +81,8 @@ inline constexpr System kSystems[] = {
 // The settings of one run, from all their sources.
 class RunSettings {
  public:
-  // Defaults and a preset: that of asynchronous runs of (env, algo) or else that of (env, algo), if there is one.
-  // Throws Error for unknown names.
+  // Defaults and a preset: that of asynchronous runs of (env, algo) or else that of (env, algo), if there is
+  // one. Throws Error for unknown names.
   RunSettings(const std::string& env, const std::string& algo, const std::string& store = "allreduce",
               Pace pace = Pace::kSync);
   RunSettings(const RunSettings&) = delete;

@@ -66,13 +66,14 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
                      StateWriter& out);
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
-// Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`: the states of
-// all workers are there; without them a resumed run continues with its parameters, but with fresh experience.
+// Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`:
+// the states of all workers are there; without them a resumed run continues with its parameters, but with
+// fresh experience.
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out);
 
-// Restore a worker from a checkpoint; `origin` names it in errors. The first throws Error when it was made with another
-// environment, algorithm, seed, number of shards, network or kind of store, and says which.
+// Restore a worker from a checkpoint; `origin` names it in errors. The first throws Error when it was made
+// with another environment, algorithm, seed, number of shards, network or kind of store, and says which.
 void LoadProgress(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
                   const Network& network, RunProgress& progress);
 void LoadStore(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,

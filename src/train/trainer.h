@@ -14,8 +14,8 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "rpc/transport.h"
 #include "metrics/report.h"
+#include "rpc/transport.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
 
@@ -36,8 +36,8 @@ struct TrainOptions {
   const std::atomic<bool>* stop =
       nullptr;                        // set by a signal: write a checkpoint and stop at the next iteration
   Communicator* processes = nullptr;  // that train together: this one's end; null when it is alone
-  // Store server: what the program is, how to prove it, whether acknowledged pushes are listed, and a line for
-  // people, from any thread.
+  // Store server: what the program is, how to prove it, whether acknowledged pushes are listed, and a line
+  // for people, from any thread.
   std::string version = {};
   Security security = {};
   bool audit = false;

@@ -104,8 +104,8 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   if (session != nullptr) progress_.steps = entered_ ? entered_->steps : session->steps();
 }
 
-// The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded, and
-// the result of an earlier end of the run goes.
+// The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded,
+// and the result of an earlier end of the run goes.
 void Worker::TakeOffice() {
   std::filesystem::remove(folder_->result());
   const std::string config = settings_.fields.ToToml();
@@ -148,8 +148,8 @@ void Worker::RunInStep() {
   }
 }
 
-// Takes part, or takes part again. Workers in step that have begun before let others in when they have just decided
-// something, which the newcomer follows too.
+// Takes part, or takes part again. Workers in step that have begun before let others in when they have just
+// decided something, which the newcomer follows too.
 void Worker::Enter() {
   const std::vector<double> decided = links_.Join();
   if (decided.size() == 3) entered_ = DecisionOf(decided);
@@ -217,8 +217,8 @@ bool Worker::Meet(MetricRow& row) {
   return decision.stop;
 }
 
-// Workers of a parameter server that move on their own: they share nothing but the servers, which count the steps, say
-// who leads, and when the run has ended.
+// Workers of a parameter server that move on their own: they share nothing but the servers, which count the
+// steps, say who leads, and when the run has ended.
 void Worker::RunElastic() {
   ServerSession& session = *links_.session();
   if (Done() && leader()) session.Finish();
@@ -324,7 +324,8 @@ Worker::Decision Worker::Announce(Decision decision) {
 }
 
 Worker::Decision Worker::DecisionOf(std::span<const double> values) {
-  return {.checkpoint = values[0] != 0, .stop = values[1] != 0, .steps = static_cast<std::int64_t>(values[2])};
+  return {
+      .checkpoint = values[0] != 0, .stop = values[1] != 0, .steps = static_cast<std::int64_t>(values[2])};
 }
 
 void Worker::EvaluateTogether(MetricRow& row) {
@@ -362,8 +363,8 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   }
 }
 
-// Every worker hands in its account and its state; the leader adds what is common and writes the file while the
-// others wait, so that a failure to write reaches everyone.
+// Every worker hands in its account and its state; the leader adds what is common and writes the file while
+// the others wait, so that a failure to write reaches everyone.
 void Worker::Checkpoint() {
   GatherAccounts();
   StateWriter own;
@@ -373,7 +374,8 @@ void Worker::Checkpoint() {
   comm_.Barrier();
 }
 
-// `states`: of all ranks. Of those that are not there it is empty: then the checkpoint has parameters, but no experience.
+// `states`: of all ranks. Of those that are not there it is empty: then the checkpoint has parameters, but no
+// experience.
 void Worker::WriteCheckpointOf(std::vector<std::string> states) {
   const bool complete = static_cast<int>(states.size()) == run_.total_workers() &&
                         std::ranges::none_of(states, [](const std::string& state) { return state.empty(); });

@@ -1,6 +1,6 @@
 // One worker of a run: a thread with its communicator, its store and its shards. Ranks count through the
-// threads of all processes. One of them leads, rank 0 unless workers come and go: it also keeps the files of the run
-// and the line a person watches.
+// threads of all processes. One of them leads, rank 0 unless workers come and go: it also keeps the files of
+// the run and the line a person watches.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class Chronicle;
 class Worker {
  public:
   // Thread `thread` of this process. Continues from `checkpoint`, if there is one. `initial` are the
-  // parameters a new run starts from. Of processes that MPI connects only the first has a folder. All references
-  // outlive the worker. Throws Error.
+  // parameters a new run starts from. Of processes that MPI connects only the first has a folder. All
+  // references outlive the worker. Throws Error.
   Worker(const RunSettings& settings, const Network& network, const RunFolder* folder,
          const TrainOptions& options, WorkerGroup& group, int thread, std::span<const float> initial,
          const std::optional<StateReader>& checkpoint);
@@ -99,7 +99,7 @@ class Worker {
   const TrainOptions& options_;
   WorkerGroup& group_;
   WorkerLinks links_;
-  Communicator& comm_;    // of links_
+  Communicator& comm_;     // of links_
   ParameterStore& store_;  // of links_
   std::unique_ptr<Algorithm> algorithm_;
   Evaluator evaluator_;

@@ -1,8 +1,9 @@
-// Four workers and two servers, and every few seconds something is killed, frozen or cut off. Training must reach its
-// target all the same, no acknowledged update may be lost or applied twice, and memory must not grow.
+// Four workers and two servers, and every few seconds something is killed, frozen or cut off. Training must
+// reach its target all the same, no acknowledged update may be lost or applied twice, and memory must not
+// grow.
 //
-// Runs for CHAOS_SECONDS (60 unless set): one training after the other, each slowed down so that it takes a good part
-// of a minute. CHAOS_SEED chooses what happens.
+// Runs for CHAOS_SECONDS (60 unless set): one training after the other, each slowed down so that it takes a
+// good part of a minute. CHAOS_SEED chooses what happens.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -107,7 +108,8 @@ class Training {
       it = later_.erase(it);
       action();
     }
-    for (int s = 0; s < kServers; ++s) most_memory_[s] = std::max(most_memory_[s], ResidentKiB(servers_[s]->pid()));
+    for (int s = 0; s < kServers; ++s)
+      most_memory_[s] = std::max(most_memory_[s], ResidentKiB(servers_[s]->pid()));
     for (const auto& worker : workers_) {
       if (worker && worker->EndsWithin(0)) return true;
     }
@@ -144,7 +146,8 @@ class Training {
   void Audit() {
     std::set<std::string> applied[kServers];
     for (int s = 0; s < kServers; ++s) {
-      std::istringstream lines(ReadText(folder_ / ("server" + std::to_string(s)) / ("audit-" + std::to_string(s))));
+      std::istringstream lines(
+          ReadText(folder_ / ("server" + std::to_string(s)) / ("audit-" + std::to_string(s))));
       std::uint64_t expected = 0, version = 0;
       for (std::string worker, sequence; lines >> version >> worker >> sequence;) {
         ASSERT_EQ(version, ++expected) << "server " << s;
@@ -181,19 +184,44 @@ class Training {
   void StartServer(int s) {
     const std::string name = "server" + std::to_string(s);
     servers_[s] = std::make_unique<Process>(
-        kBinary, Args{"server", "--listen", "127.0.0.1:" + std::to_string(ports_[s]), "--dir", (folder_ / name).string(),
-                      "--audit", "--quiet"});
+        kBinary, Args{"server", "--listen", "127.0.0.1:" + std::to_string(ports_[s]), "--dir",
+                      (folder_ / name).string(), "--audit", "--quiet"});
   }
 
   void StartWorker(int w) {
     const std::string servers = proxies_[w][0]->address() + "," + proxies_[w][1]->address();
     const std::string name = "worker" + std::to_string(w) + "-" + std::to_string(++started_);
-    workers_[w] = std::make_unique<Process>(
-        kBinary, Args{"train", "--env", "CartPole-v1", "--algo", "a3c", "--store", "server", "--servers", servers,
-                      "--workers", "1", "--steps", "20000000", "--target", "475", "--audit", "--json", "--straggler",
-                      "worker=0,factor=200", "--set", "learning_rate=1e-4", "--set", "value_learning_rate=1e-3",
-                      "--set", "lease_s=" + std::to_string(kLease), "--set", "server_wait_s=60",
-                      "--set", "checkpoint_every_s=2", "--out", (folder_ / name).string()});
+    workers_[w] = std::make_unique<Process>(kBinary, Args{"train",
+                                                          "--env",
+                                                          "CartPole-v1",
+                                                          "--algo",
+                                                          "a3c",
+                                                          "--store",
+                                                          "server",
+                                                          "--servers",
+                                                          servers,
+                                                          "--workers",
+                                                          "1",
+                                                          "--steps",
+                                                          "20000000",
+                                                          "--target",
+                                                          "475",
+                                                          "--audit",
+                                                          "--json",
+                                                          "--straggler",
+                                                          "worker=0,factor=200",
+                                                          "--set",
+                                                          "learning_rate=1e-4",
+                                                          "--set",
+                                                          "value_learning_rate=1e-3",
+                                                          "--set",
+                                                          "lease_s=" + std::to_string(kLease),
+                                                          "--set",
+                                                          "server_wait_s=60",
+                                                          "--set",
+                                                          "checkpoint_every_s=2",
+                                                          "--out",
+                                                          (folder_ / name).string()});
   }
 
   std::filesystem::path folder_;
@@ -217,7 +245,8 @@ TEST_F(ChaosTest, TrainingReachesItsTargetAndNoUpdateIsLostOrDoubled) {
     std::cout << "training " << run << std::endl;
     Training training(folder_ / std::to_string(run), random);
     const auto deadline = Clock::now() + seconds(300);
-    for (auto strike = Clock::now() + seconds(3); !training.Continue(); std::this_thread::sleep_for(milliseconds(20))) {
+    for (auto strike = Clock::now() + seconds(3); !training.Continue();
+         std::this_thread::sleep_for(milliseconds(20))) {
       ASSERT_LT(Clock::now(), deadline) << "the target was not reached";
       if (Clock::now() < strike) continue;
       training.Strike();
@@ -228,8 +257,9 @@ TEST_F(ChaosTest, TrainingReachesItsTargetAndNoUpdateIsLostOrDoubled) {
     if (HasFatalFailure()) return;
     last_memory = training.most_memory();
     if (run == 0) first_memory = last_memory;
-    std::cout << "  target reached: " << training.strikes() << " strikes, " << training.updates() << " updates, "
-              << training.acknowledged() << " acknowledged, servers at most " << last_memory / 1024 << " MiB" << std::endl;
+    std::cout << "  target reached: " << training.strikes() << " strikes, " << training.updates()
+              << " updates, " << training.acknowledged() << " acknowledged, servers at most "
+              << last_memory / 1024 << " MiB" << std::endl;
   }
   EXPECT_LT(last_memory, first_memory + (32 << 10)) << "the servers' memory grows from training to training";
 }

@@ -56,7 +56,8 @@ struct Relay {
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return Close();
       }
       if (!pending[to].empty()) {
-        const ssize_t sent = ::send(ends[to], pending[to].data(), pending[to].size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        const ssize_t sent =
+            ::send(ends[to], pending[to].data(), pending[to].size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0) pending[to].erase(0, static_cast<std::size_t>(sent));
         if (sent < 0 && errno != EAGAIN && errno != EINTR) return Close();
       }
@@ -70,7 +71,8 @@ Relay Accept(int listener, std::uint16_t target) {
   relay.ends[1] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = Loopback(target);
   const int on = 1;
-  if (relay.ends[0] < 0 || ::connect(relay.ends[1], reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (relay.ends[0] < 0 ||
+      ::connect(relay.ends[1], reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     relay.Close();
     return relay;
   }
@@ -104,7 +106,8 @@ void Proxy::Run() {
     std::vector<pollfd> waits = {{listener_, POLLIN, 0}};
     for (const Relay& relay : relays) {
       for (int i = 0; i < 2; ++i) {
-        const int events = (relay.pending[1 - i].size() < 1 << 20 ? POLLIN : 0) | (relay.pending[i].empty() ? 0 : POLLOUT);
+        const int events =
+            (relay.pending[1 - i].size() < 1 << 20 ? POLLIN : 0) | (relay.pending[i].empty() ? 0 : POLLOUT);
         waits.push_back({relay.ends[i], static_cast<short>(events), 0});
       }
     }

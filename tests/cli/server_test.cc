@@ -78,8 +78,8 @@ TEST_F(ServerTest, TrainingGoesOnWithoutAKilledWorkerAndWithANewOne) {
 }
 
 TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
-  const Json result = ResultOf(RunTrireme(RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler",
-                                                             "worker=3,factor=20"})));
+  const Json result = ResultOf(RunTrireme(
+      RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=3,factor=20"})));
   EXPECT_GE(result.value("steps", 0), 5120);
 }
 
@@ -119,7 +119,8 @@ TEST_F(ServerTest, AWorkerOfAnotherRunIsToldTheDifference) {
   const auto server = StartServer("server");
   Process first(kBinary, RunOn(Address("server"), "first", Slowly()));
   ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 1; }));
-  const Outcome outcome = RunTrireme(RunOn(Address("server"), "second", Args{"--seed", "77", "--workers", "1"}));
+  const Outcome outcome =
+      RunTrireme(RunOn(Address("server"), "second", Args{"--seed", "77", "--workers", "1"}));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.err.find("seed"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("77"), std::string::npos) << outcome.err;
