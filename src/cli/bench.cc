@@ -15,6 +15,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/scratch_folder.h"
 #include "base/system.h"
 #include "cli/commands.h"
 #include "cli/run_flags.h"
@@ -42,22 +43,6 @@ struct SpeedupConfig {
     field("workers", workers, "numbers of workers to measure", Between(1, 64));
     field("repeats", repeats, "runs for each number of workers", Between(1, 1000));
   }
-};
-
-// A folder that is gone at the end of the scope, however that comes.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(fs::path path) : path_(std::move(path)) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 // The settings of the measured runs. What is measured should be training: no checkpoints on the way and,

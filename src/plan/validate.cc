@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "base/system.h"
 #include "train/trainer.h"
 
@@ -21,26 +22,11 @@ namespace fs = std::filesystem;
 constexpr int kRepeats = 5;
 constexpr double kShortShare = 0.2;  // length of the shorter run
 
-// A fresh folder that is gone at the end of the scope.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "trireme-plan-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      Fail("cannot make a folder in {}", fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+fs::path MakeTemporaryFolder() {
+  std::string name = (fs::temp_directory_path() / "trireme-plan-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", fs::temp_directory_path().string());
+  return name;
+}
 
 // Nothing if it was interrupted.
 std::optional<RunFacts> RunOnce(RunSettings& settings, double steps, const Straggler& straggler,
@@ -51,7 +37,7 @@ std::optional<RunFacts> RunOnce(RunSettings& settings, double steps, const Strag
   run.stop_at_target = false;
   run.eval_every = 0;
   run.eval_episodes = 1;
-  const ScratchFolder scratch;
+  const ScratchFolder scratch(MakeTemporaryFolder());
   const RunFolder folder = RunFolder::Create(scratch.path() / "run", "", settings.fields.ToToml());
   TrainResult result = Train(settings, folder,
                              {.json = true,
