@@ -39,6 +39,8 @@ std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const Run
   return settings;
 }
 
+constexpr std::size_t kMostLinks = 8;  // to be printed
+
 void PrintWorkers(const RunFacts& facts) {
   for (std::size_t i = 0; i < facts.per_worker.size(); ++i) {
     const WorkerFacts& worker = facts.per_worker[i];
@@ -48,8 +50,21 @@ void PrintWorkers(const RunFacts& facts) {
                total_s > 0 ? 100 * worker.idle_s / total_s : 0.0);
   }
   if (facts.messages_sent > 0) {
-    fmt::print("sent: {} in {} messages\n", FormatBytes(facts.bytes_sent),
+    fmt::print("sent: {} in {} messages", FormatBytes(facts.bytes_sent),
                FormatCount(static_cast<double>(facts.messages_sent)));
+    if (const auto rounds = static_cast<double>(facts.rounds); rounds > 0) {
+      fmt::print("; for each of {} updates {:.0f} bytes in {:.2f}", FormatCount(rounds),
+                 static_cast<double>(facts.bytes_sent) / rounds,
+                 static_cast<double>(facts.messages_sent) / rounds);
+    }
+    fmt::print("\n");
+  }
+  for (std::size_t i = 0; i < facts.links.size(); ++i) {
+    if (i == kMostLinks) {
+      fmt::print("and {} more links: see result.json\n", facts.links.size() - i);
+      break;
+    }
+    fmt::print("worker {} to {}: {}\n", facts.links[i].worker, facts.links[i].to, LinkText(facts.links[i]));
   }
   if (!facts.staleness.empty()) {
     fmt::print("staleness of gradients: mean {:.2f}, most {} versions\n", facts.staleness_mean,

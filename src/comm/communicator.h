@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/link.h"
+
 namespace trireme {
 
 // What taking part has cost a worker so far.
@@ -25,17 +27,20 @@ struct Traffic {
   std::uint64_t bytes = 0;     // sent to others
   std::uint64_t messages = 0;  // sent to others
   double idle_s = 0;           // spent waiting for others
+  std::uint64_t pushes = 0;    // gradients handed over
 
   Traffic& operator+=(const Traffic& other) {
     bytes += other.bytes;
     messages += other.messages;
     idle_s += other.idle_s;
+    pushes += other.pushes;
     return *this;
   }
   Traffic& operator-=(const Traffic& other) {
     bytes -= other.bytes;
     messages -= other.messages;
     idle_s -= other.idle_s;
+    pushes -= other.pushes;
     return *this;
   }
 };
@@ -63,6 +68,8 @@ class Communicator {
   virtual std::vector<std::string> Gather(std::string bytes) = 0;
 
   virtual Traffic traffic() const = 0;
+  // To other processes, as far as there are messages between this worker and them.
+  virtual std::vector<ProcessLink> links() const { return {}; }
   virtual void Abort() = 0;
 };
 

@@ -93,6 +93,13 @@ Traffic HybridCommunicator::traffic() const {
   return traffic;
 }
 
+std::vector<ProcessLink> HybridCommunicator::links() const {
+  std::vector<ProcessLink> all = inside_.links();
+  if (!leader()) return all;
+  for (const ProcessLink& link : between_->links()) all.push_back(link);
+  return all;
+}
+
 void HybridCommunicator::Abort() {
   inside_.Abort();
   if (between_ != nullptr) between_->Abort();

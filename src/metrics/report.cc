@@ -118,6 +118,16 @@ std::string FactsTable(const RunFacts& facts) {
   }
   rows.emplace_back("Bytes sent", WithSeparators(facts.bytes_sent));
   rows.emplace_back("Messages sent", WithSeparators(facts.messages_sent));
+  if (facts.rounds > 0) {
+    const auto rounds = static_cast<double>(facts.rounds);
+    rows.emplace_back(
+        "Updates", fmt::format("{}, each with {:.1f} bytes in {:.2f} messages", WithSeparators(facts.rounds),
+                               static_cast<double>(facts.bytes_sent) / rounds,
+                               static_cast<double>(facts.messages_sent) / rounds));
+  }
+  for (const LinkFacts& link : facts.links) {
+    rows.emplace_back(fmt::format("Worker {} to {}", link.worker, link.to), LinkText(link));
+  }
   rows.emplace_back("Memory for experience", FormatBytes(facts.experience_bytes));
   for (std::size_t i = 0; i < facts.per_worker.size(); ++i) {
     const WorkerFacts& worker = facts.per_worker[i];
@@ -133,12 +143,20 @@ std::string FactsTable(const RunFacts& facts) {
   rows.emplace_back("Parameters, SHA-256", facts.params_sha256);
   std::string table = "<div class=\"card\"><table>\n";
   for (const auto& [name, value] : rows) {
-    table += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", name, EscapeMarkup(value));
+    table += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", EscapeMarkup(name),
+                         EscapeMarkup(value));
   }
   return table + "</table></div>\n";
 }
 
 }  // namespace
+
+std::string LinkText(const LinkFacts& link) {
+  return fmt::format("{:.0f} us, {:.{}f} MB/s; {} in {} messages: {} by these figures, waited {}",
+                     link.latency_s * 1e6, link.bytes_per_s / 1e6, link.bytes_per_s < 1e7 ? 2 : 0,
+                     FormatBytes(link.bytes), FormatCount(static_cast<double>(link.messages)),
+                     Seconds(link.estimate_s), Seconds(link.waited_s));
+}
 
 LinePlot LearningCurve(const RunReport& report) {
   LinePlot plot;

@@ -43,6 +43,7 @@ enum class MessageKind : std::uint32_t {
   kFinish,     // the run has ended. Answer: kParams
   kAlive,      // bytes: ids of workers of this process. No answer
   kLeave,      // this worker goes for good. No answer
+  kEcho,       // bytes. Answer: the same
   // From a server.
   kNeedState,
   kWelcome,

@@ -17,7 +17,9 @@ constexpr std::string_view kTokenRefused = "refused the token";  // why a stream
 }  // namespace
 
 ServerLink::ServerLink(ServerPlace place, std::function<Outgoing()> state)
-    : place_(std::move(place)), state_(std::move(state)), heard_(Clock::now()) {}
+    : place_(std::move(place)), state_(std::move(state)), heard_(Clock::now()) {
+  link_.SetName(place_.address);
+}
 
 Header ServerLink::MakeRequest(MessageKind kind) {
   return {.kind = kind, .worker = greeting_.worker, .sequence = ++sequence_};
@@ -45,6 +47,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
       CheckPatience("to take it in");
       if (message == nullptr) {
         if (stream_->closed()) break;
+        CheckStop();
         continue;
       }
       if (header.kind == MessageKind::kNeedState) {
@@ -61,8 +64,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
     }
     HearWhy();
     CheckPatience("to take it in");
-    if (place_.stop != nullptr && place_.stop->load())
-      Fail("stopped while waiting for server {}: {}", place_.address, said_);
+    CheckStop();
     std::this_thread::sleep_for(Seconds(pause_s_));
     pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
     stream_ = place_.transport->Connect(place_.address, place_.security);
@@ -73,8 +75,7 @@ void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
   CHECK(request_ == nullptr);
   CHECK(header.sequence == sequence_);
   if (lost_) throw ServerLost(fmt::format("server {} is lost", place_.address));
-  traffic_.messages += 1;
-  traffic_.bytes += request->size();
+  Count(request->size());
   awaited_ = header.sequence;
   request_ = std::move(request);
   instead_ = std::move(instead);
@@ -118,7 +119,7 @@ Incoming& ServerLink::Answer(Header& answer) {
     Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
     if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
       Answered(answer);
-      traffic_.idle_s += MonotonicSeconds() - begun_s;
+      link_.waited_s += MonotonicSeconds() - begun_s;
       return *message;
     }
     CheckPatience("to answer");
@@ -136,7 +137,24 @@ Incoming* ServerLink::Poll(Header& answer) {
   return nullptr;
 }
 
+void ServerLink::Measure() {
+  ProcessLink before = link_;
+  MeasureLink(before, 2, [&](std::size_t size) {
+    const Header header = MakeRequest(MessageKind::kEcho);
+    Ask(header, MakeMessage(header, {}, {}, std::string(size, ' ')));
+    Header answer;
+    if (Answer(answer).size() != size) Fail("server {} does not send back what it was sent", place_.address);
+  });
+  link_ = before;
+}
+
+void ServerLink::Count(std::size_t bytes) {
+  link_.messages += 1;
+  link_.bytes += bytes;
+}
+
 void ServerLink::Answered(const Header& answer) {
+  Count(MessageWriter::Size(answer));
   if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
   Forget();
 }
@@ -148,12 +166,16 @@ bool ServerLink::Send(const Outgoing& message) {
 Incoming* ServerLink::Receive(Header& header, Deadline until) {
   Incoming* const message = stream_->Receive(until);
   if (message == nullptr) return nullptr;
-  traffic_.messages += 1;
-  traffic_.bytes += message->size();
   header = ReadHeader(*message);
   if (header.kind == MessageKind::kWaiting) said_ = ReadText(*message, header);
   heard_ = Clock::now();
   return message;
+}
+
+void ServerLink::CheckStop() const {
+  if (place_.stop == nullptr || !place_.stop->load()) return;
+  Fail("stopped while waiting for server {} to take this worker in{}{}", place_.address,
+       said_.empty() ? "" : ": ", said_);
 }
 
 void ServerLink::CheckPatience(const char* what) {

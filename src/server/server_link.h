@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/link.h"
 #include "server/protocol.h"
 
 namespace trireme {
@@ -31,7 +31,7 @@ struct ServerPlace {
   std::string address;
   Security security;
   double patience_s = 60;
-  const std::atomic<bool>* stop = nullptr;  // ends the wait for a server that cannot be reached
+  const std::atomic<bool>* stop = nullptr;  // ends the wait to be taken in
 };
 
 // What a server says to a worker that it takes in.
@@ -66,8 +66,10 @@ class ServerLink {
   Incoming* Poll(Header& answer);
 
   const std::string& address() const { return place_.address; }
-  // Both directions: nobody else counts what servers send.
-  const Traffic& traffic() const { return traffic_; }
+  // Tries how fast the way to the server is. No request may be under way.
+  void Measure();
+  // Requests and their answers, of training: greetings, trials and signs of life are not counted.
+  const ProcessLink& link() const { return link_; }
   // The rank that the server gave last, or -1.
   int rank() const { return static_cast<int>(greeting_.rank); }
   // From now on reconnections say that the worker comes back.
@@ -79,8 +81,11 @@ class ServerLink {
   bool Send(const Outgoing& message);
   Incoming* Receive(Header& header, Deadline until);
   void Answered(const Header& answer);
+  void Count(std::size_t bytes);
   // Notes why the stream is closed. Throws Error when there is no point in another attempt.
   void HearWhy();
+  // Throws Error when the worker is to stop.
+  void CheckStop() const;
   // Throws ServerLost when nothing was heard for too long.
   void CheckPatience(const char* what);
 
@@ -96,7 +101,7 @@ class ServerLink {
   double pause_s_ = 0;  // before the next attempt to connect
   bool lost_ = false;   // for good
   std::string said_;    // why the last stream was closed, or for whom the server waits
-  Traffic traffic_;
+  ProcessLink link_;
 };
 
 }  // namespace trireme

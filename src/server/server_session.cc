@@ -132,10 +132,17 @@ void ServerSession::Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint6
   }
 }
 
-Traffic ServerSession::traffic() const {
-  Traffic total;
-  for (const auto& link : links_) total += link->traffic();
-  return total;
+void ServerSession::MeasureLinks() {
+  settle_();
+  for (const auto& link : links_) {
+    if (!link->link().measured()) link->Measure();
+  }
+}
+
+std::vector<ProcessLink> ServerSession::links() const {
+  std::vector<ProcessLink> all;
+  for (const auto& link : links_) all.push_back(link->link());
+  return all;
 }
 
 }  // namespace trireme

@@ -83,7 +83,9 @@ class ServerSession {
   // A store that leaves requests under way says how to end them: needed before other requests.
   void SetSettle(std::function<void()> settle) { settle_ = std::move(settle); }
 
-  Traffic traffic() const;
+  // Tries how fast the ways to the servers are, once.
+  void MeasureLinks();
+  std::vector<ProcessLink> links() const;
 
  private:
   Outgoing StateMessage(int server) const;

@@ -60,6 +60,7 @@ class AsyncServerStore final : public ServerStore {
     std::vector<std::uint64_t> versions(session_.servers());  // that the gradient was computed with
     for (int server = 0; server < session_.servers(); ++server) versions[server] = session_.version(server);
     Collect(true);
+    ++pushes_;
     for (int server = 0; server < session_.servers(); ++server) {
       ServerLink& link = session_.link(server);
       Header header = link.MakeRequest(MessageKind::kPush);
@@ -117,6 +118,7 @@ class SyncServerStore final : public ServerStore {
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     const std::size_t size = params().size();
     if (const double norm = std::sqrt(SquaredNorm(gradient.first(size))); !std::isfinite(norm)) return norm;
+    ++pushes_;
     parts_.assign(session_.servers(), {});
     statistics_ = gradient.subspan(size);
     for (int server = 0; server < session_.servers(); ++server) {
@@ -211,6 +213,14 @@ class SyncServerStore final : public ServerStore {
 };
 
 }  // namespace
+
+Traffic ServerStore::traffic() const {
+  Traffic total{.pushes = pushes_};
+  for (const ProcessLink& link : session_.links()) {
+    total += {.bytes = link.bytes, .messages = link.messages, .idle_s = link.waited_s};
+  }
+  return total;
+}
 
 void ServerStore::Save(StateWriter& out) const {
   std::vector<AlignedBuffer<float>> moments = MakeMoments(session_);

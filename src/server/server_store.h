@@ -24,7 +24,7 @@ class ServerStore : public ParameterStore {
   std::span<const float> params() const override {
     return kept_.empty() ? std::as_const(session_).params() : std::span<const float>(kept_);
   }
-  Traffic traffic() const override { return session_.traffic(); }
+  Traffic traffic() const override;
   Staleness staleness() const override { return staleness_; }
   // As the servers have them now; when they cannot be reached any more, what this worker last saw, without
   // moments (Load takes zeros then).
@@ -38,6 +38,7 @@ class ServerStore : public ParameterStore {
  protected:
   ServerSession& session_;
   Staleness staleness_;
+  std::uint64_t pushes_ = 0;
   std::vector<float> kept_;
 };
 

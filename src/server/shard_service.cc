@@ -88,6 +88,8 @@ void ShardService::Handle(PeerId peer, const Header& request, Incoming& message,
       return Fetch(*member, request);
     case MessageKind::kFinish:
       return Finish(*member, request, now);
+    case MessageKind::kEcho:
+      return Echo(*member, request, message);
     case MessageKind::kLeave:
       return GiveUp(*member, now);
     case MessageKind::kAskNorms:
@@ -103,6 +105,14 @@ void ShardService::Handle(PeerId peer, const Header& request, Incoming& message,
       break;
   }
   Fail("a request of kind {} has no place here", static_cast<std::uint32_t>(request.kind));
+}
+
+// A worker tries how fast the way is.
+void ShardService::Echo(const Member& member, const Header& request, Incoming& message) {
+  constexpr std::uint64_t kLongest = 1 << 20;
+  if (request.floats > 0 || request.doubles > 0 || request.bytes > kLongest)
+    Fail("an echo of {} bytes", request.bytes);
+  Send(member, MakeMessage(AnswerTo(request, MessageKind::kEcho), {}, {}, ReadText(message, request)));
 }
 
 void ShardService::GiveUp(Member member, Deadline now) {

@@ -23,6 +23,7 @@ class AllReduceStore final : public ParameterStore {
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     CHECK(gradient.size() >= params_.size());
     comm_.AllReduceSum(gradient);
+    ++pushes_;
     const std::span<float> of_params = gradient.first(params_.size());
     const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
                                                : std::sqrt(SquaredNorm(of_params));
@@ -32,7 +33,7 @@ class AllReduceStore final : public ParameterStore {
 
   void Share(std::span<double> values) override { comm_.AllReduceSum(values); }
 
-  Traffic traffic() const override { return {}; }
+  Traffic traffic() const override { return {.pushes = pushes_}; }
   Staleness staleness() const override { return {}; }
 
   void Save(StateWriter& out) const override {
@@ -49,6 +50,7 @@ class AllReduceStore final : public ParameterStore {
   Communicator& comm_;
   AlignedBuffer<float> params_;
   Optimizer optimizer_;
+  std::uint64_t pushes_ = 0;
 };
 
 }  // namespace

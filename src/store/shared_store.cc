@@ -53,6 +53,7 @@ class SharedStore final : public ParameterStore {
       staleness_.Add(earlier - seen_version_);
       seen_version_ = earlier + 1;  // Apply() brings the parameters up to date as well
       ++own_pushes_;
+      ++traffic_.pushes;
       Apply(of_params, rule, shares_moments() ? earlier + 1 : own_pushes_);
     });
     CountMessage();

@@ -126,6 +126,7 @@ std::vector<double> WorkerLinks::Join() {
   for (int now = joined.load(); now < threads_.rank(); now = joined.load()) joined.wait(now);
   if (joined.load() == std::numeric_limits<int>::max()) Fail("another worker of this process has failed");
   std::vector<double> decided = session_->Join();
+  session_->MeasureLinks();
   if (threads_.rank() == 0) group_.servers->first_rank.store(session_->rank());
   joined.fetch_add(1);
   joined.notify_all();

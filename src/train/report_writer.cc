@@ -25,6 +25,11 @@ nlohmann::ordered_json Number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json PerRound(std::uint64_t count, const RunFacts& facts) {
+  if (facts.rounds == 0) return nullptr;
+  return static_cast<double>(count) / static_cast<double>(facts.rounds);
+}
+
 }  // namespace
 
 void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
@@ -76,6 +81,9 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"params_sha256", facts.params_sha256},
                                  {"bytes_sent", facts.bytes_sent},
                                  {"messages_sent", facts.messages_sent},
+                                 {"rounds", facts.rounds},
+                                 {"bytes_per_round", PerRound(facts.bytes_sent, facts)},
+                                 {"messages_per_round", PerRound(facts.messages_sent, facts)},
                                  {"experience_bytes", facts.experience_bytes}};
   double idle_s = 0;
   auto workers = nlohmann::ordered_json::array();
@@ -86,6 +94,19 @@ std::string ResultJson(const RunFacts& facts) {
   }
   json["idle_s"] = Number(idle_s);
   json["per_worker"] = std::move(workers);
+  if (!facts.links.empty()) {
+    auto& links = json["links"] = nlohmann::ordered_json::array();
+    for (const LinkFacts& link : facts.links) {
+      links.push_back({{"worker", link.worker},
+                       {"to", link.to},
+                       {"latency_s", Number(link.latency_s)},
+                       {"bytes_per_s", Number(link.bytes_per_s)},
+                       {"bytes", link.bytes},
+                       {"messages", link.messages},
+                       {"estimate_s", Number(link.estimate_s)},
+                       {"waited_s", Number(link.waited_s)}});
+    }
+  }
   if (!facts.staleness.empty()) {
     json["staleness_mean"] = Number(facts.staleness_mean);
     json["staleness_max"] = facts.staleness_most;

@@ -23,6 +23,7 @@ struct RunProgress {
   std::int64_t steps = 0;
   double wall_s = 0, cpu_s = 0;           // of earlier processes of this run
   std::uint64_t bytes = 0, messages = 0;  // of earlier processes of this run, over all workers
+  std::uint64_t rounds = 0;               // updates of the parameters
   double eval_mean = std::numeric_limits<double>::quiet_NaN();
   double eval_std = std::numeric_limits<double>::quiet_NaN();
   std::int64_t eval_steps = -1;  // when the last evaluation was
@@ -49,6 +50,7 @@ struct RunProgress {
     visit("progress/cpu_s", cpu_s);
     visit("progress/bytes", bytes);
     visit("progress/messages", messages);
+    visit("progress/rounds", rounds);
     visit("progress/eval_mean", eval_mean);
     visit("progress/eval_std", eval_std);
     visit("progress/eval_steps", eval_steps);

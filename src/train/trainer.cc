@@ -54,22 +54,9 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.params_sha256 = std::move(params_sha256);
   facts.bytes_sent = progress.bytes;
   facts.messages_sent = progress.messages;
+  facts.rounds = progress.rounds;
   facts.experience_bytes = settings.ExperienceBytes();
   return facts;
-}
-
-void AddAccounts(const RunConfig& run, const std::vector<WorkerAccount>& accounts, RunFacts& facts) {
-  Staleness staleness;
-  for (const WorkerAccount& account : accounts) {
-    facts.per_worker.push_back(account.facts);
-    staleness += account.staleness;
-  }
-  if (!run.asynchronous()) return;
-  const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
-                                [](std::uint64_t count) { return count > 0; });
-  facts.staleness.assign(staleness.pushes.begin(), end.base());
-  facts.staleness_mean = staleness.mean();
-  facts.staleness_most = staleness.most;
 }
 
 // Gives every process the checkpoint that the first one has read.
@@ -138,7 +125,7 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
   if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
   const Ended ended = RunWorkers(settings, &folder, options, std::move(checkpoint));
   TrainResult result{MakeFacts(settings, ended.progress, ended.params_sha256), ended.interrupted};
-  AddAccounts(settings.run, ended.accounts, result.facts);
+  AddAccounts(ended.accounts, settings.run.asynchronous(), result.facts);
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
   WriteRunReport(folder, result.facts);
   return result;

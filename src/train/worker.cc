@@ -2,42 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "base/system.h"
-#include "metrics/jsonl.h"
-#include "metrics/progress.h"
-#include "metrics/tensorboard.h"
 #include "train/checkpoint.h"
+#include "train/chronicle.h"
 
 namespace trireme {
-// What only rank 0 has: files and the line a person watches.
-class Chronicle {
- public:
-  Chronicle(const RunFolder& folder, const RunProgress& progress, bool json)
-      : jsonl_(folder.metrics(), progress.metrics_offset),
-        tensorboard_(folder.path(), progress.steps),
-        printer_(2, ChooseProgressStyle(2, json)) {}
-
-  void Append(const MetricRow& row) {
-    jsonl_.Append(row);
-    tensorboard_.Append(row);
-  }
-  // Bytes of metrics.jsonl, which are on disk when this returns.
-  std::uint64_t Flush() {
-    jsonl_.Flush();
-    return jsonl_.Offset();
-  }
-  ProgressPrinter& printer() { return printer_; }
-
- private:
-  JsonlWriter jsonl_;
-  TensorBoardWriter tensorboard_;
-  ProgressPrinter printer_;
-};
-
 namespace {
 
 // What a person reads first.
@@ -71,7 +43,8 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
   progress_.AimAt(run_.target);
   earlier_wall_s_ = progress_.wall_s;
   earlier_cpu_s_ = progress_.cpu_s;
-  earlier_traffic_ = {progress_.bytes, progress_.messages, 0};
+  earlier_traffic_ = {.bytes = progress_.bytes, .messages = progress_.messages};
+  earlier_rounds_ = progress_.rounds;
   first_step_ = progress_.steps;
   evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
   last_checkpoint_s_ = MonotonicSeconds();
@@ -407,17 +380,15 @@ WorkerAccount Worker::OwnAccount() {
   return {.facts = own_,
           .traffic = TotalTraffic(),
           .staleness = store_.staleness(),
-          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0};
+          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
+          .links = links_.session() != nullptr ? links_.session()->links() : comm_.links()};
 }
 
 void Worker::GatherAccounts() {
-  const WorkerAccount own = OwnAccount();
   accounts_.clear();
-  for (const std::string& account : GatherAside({reinterpret_cast<const char*>(&own), sizeof(own)})) {
-    accounts_.emplace_back();
-    if (account.empty()) continue;  // of a worker that is not there
-    CHECK(account.size() == sizeof(WorkerAccount));
-    std::memcpy(&accounts_.back(), account.data(), sizeof(WorkerAccount));
+  for (const std::string& account : GatherAside(OwnAccount().Encode())) {
+    const bool there = !account.empty();
+    accounts_.push_back(there ? WorkerAccount::Decode(account) : WorkerAccount());
   }
 }
 
@@ -440,6 +411,7 @@ void Worker::SumAccounts() {
   }
   progress_.bytes = total.bytes;
   progress_.messages = total.messages;
+  progress_.rounds = earlier_rounds_ + RoundsOf(accounts_, run_.asynchronous());
 }
 
 void Worker::Report(const MetricRow& measured) {

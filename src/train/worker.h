@@ -13,20 +13,13 @@
 #include "base/system.h"
 #include "metrics/metric_row.h"
 #include "metrics/report.h"
+#include "train/account.h"
 #include "train/evaluator.h"
 #include "train/links.h"
 #include "train/run_state.h"
 #include "train/trainer.h"
 
 namespace trireme {
-
-// What a worker tells rank 0 about its part of the run.
-struct WorkerAccount {
-  WorkerFacts facts;
-  Traffic traffic;
-  Staleness staleness;
-  double cpu_s = 0;  // of its process; the first thread tells it
-};
 
 class Chronicle;
 
@@ -107,6 +100,7 @@ class Worker {
   WorkerFacts own_;
   double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
   Traffic earlier_traffic_;
+  std::uint64_t earlier_rounds_ = 0;
   Traffic aside_;                        // of GatherAside()
   std::vector<WorkerAccount> accounts_;  // of all workers; rank 0 only
   std::int64_t first_step_ = 0;          // of this process

@@ -43,6 +43,34 @@ TEST_F(ServerTest, InStepItHasTheBitsOfTheAllreduceStore) {
   }
 }
 
+// A gradient there and the parameters back, once per update and worker; the rest are evaluations and ends.
+TEST_F(ServerTest, ResultsTellWhatEveryLinkCarried) {
+  constexpr double kParameters = 2 * (4 * 64 + 64 + 64 * 64 + 64) + 64 * 2 + 2 + 64 + 1;
+  for (const char* pace : {"--async", "--sync"}) {
+    const Args args = Set(SmallRun(pace), {"hidden=[64,64]"}) +
+                      Args{"--workers", "2", "--store", "server", "--servers", "2", pace};
+    const Json result = ResultOf(RunTrireme(args));
+    const double workers = pace == std::string("--sync") ? 2 : 1;  // that push for one update
+    EXPECT_GT(result["rounds"], 0);
+    EXPECT_GE(result["bytes_per_round"], 2 * workers * kParameters * 4);
+    EXPECT_LT(result["bytes_per_round"], 1.5 * 2 * workers * kParameters * 4);
+    EXPECT_GE(result["messages_per_round"], 2 * 2 * workers);
+    ASSERT_EQ(result["links"].size(), 4u);  // of two workers to two servers
+    double bytes = 0;
+    for (const Json& link : result["links"]) {
+      bytes += link["bytes"].get<double>();
+      EXPECT_GT(link["latency_s"], 0);
+      EXPECT_GT(link["bytes_per_s"], 0);
+      EXPECT_NEAR(link["estimate_s"],
+                  link["messages"].get<double>() * link["latency_s"].get<double>() +
+                      link["bytes"].get<double>() / link["bytes_per_s"].get<double>(),
+                  1e-9);
+      EXPECT_GE(link["waited_s"], 0);
+    }
+    EXPECT_EQ(bytes, result["bytes_sent"]);
+  }
+}
+
 TEST_F(ServerTest, WorkersOfTwoProcessesMoveInStep) {
   const std::string expected = Sha(SmallRun("threads") + Args{"--workers", "2"});
   const auto server = StartServer("server");

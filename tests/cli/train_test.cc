@@ -38,10 +38,27 @@ TEST_F(TrainTest, JsonResultHoldsTheWholeContract) {
   const Outcome outcome = RunTrireme(SmallRun("run") + Args{"--workers", "2", "--seed", "7"});
   const Json result = ResultOf(outcome);
   EXPECT_EQ(outcome.err, "");
-  for (const char* key :
-       {"env", "algo", "store", "workers", "seed", "steps", "wall_s", "cpu_s", "steps_per_s",
-        "eval_return_mean", "eval_return_std", "eval_episodes", "reached_target", "time_to_target_s",
-        "steps_to_target", "params_sha256", "bytes_sent", "messages_sent"}) {
+  for (const char* key : {"env",
+                          "algo",
+                          "store",
+                          "workers",
+                          "seed",
+                          "steps",
+                          "wall_s",
+                          "cpu_s",
+                          "steps_per_s",
+                          "eval_return_mean",
+                          "eval_return_std",
+                          "eval_episodes",
+                          "reached_target",
+                          "time_to_target_s",
+                          "steps_to_target",
+                          "params_sha256",
+                          "bytes_sent",
+                          "messages_sent",
+                          "rounds",
+                          "bytes_per_round",
+                          "messages_per_round"}) {
     EXPECT_TRUE(result.contains(key)) << key;
   }
   EXPECT_EQ(result["env"], "CartPole-v1");

@@ -99,6 +99,23 @@ TEST_P(UnderMpi, TheSameBitsHoweverTheWorkersAreSpread) {
   }
 }
 
+// Between two processes an all-reduction of few bytes is one message of each, with all floats.
+TEST_P(UnderMpi, ResultsTellWhatEveryLinkCarried) {
+  const Variable by_messages("TRIREME_MPI_SHARED", "off");
+  const Json result = ResultOf(RunProcesses(2, SmallRun("run") + Args{"--workers", "1"}));
+  ASSERT_EQ(result["links"].size(), 2u);
+  for (const Json& link : result["links"]) {
+    EXPECT_GT(link["latency_s"], 0);
+    EXPECT_GT(link["bytes_per_s"], 0);
+    EXPECT_GT(link["estimate_s"], 0);
+    EXPECT_GE(link["messages"], result["rounds"]);
+  }
+  EXPECT_EQ(result["links"][0]["to"].get<std::string>().substr(0, 9), "process 1");
+  EXPECT_GE(result["messages_per_round"], 2);
+  EXPECT_EQ(result["links"][0]["bytes"].get<double>() + result["links"][1]["bytes"].get<double>(),
+            result["bytes_sent"]);
+}
+
 TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
   // Open MPI waits that long before it tells the processes of an interruption, and again before it kills
   // them.

@@ -133,6 +133,7 @@ class MpiProcesses final : public Processes {
   void AllReduceSum(std::span<double> values) override { group_->AllReduceSum(values); }
   std::vector<std::string> Gather(std::string bytes) override { return group_->Gather(std::move(bytes)); }
   Traffic traffic() const override { return group_->traffic(); }
+  std::vector<ProcessLink> links() const override { return group_->links(); }
   void Abort() override { group_->Abort(); }
   int processors() const override { return processors_; }
 

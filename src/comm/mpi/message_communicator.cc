@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -41,12 +42,48 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
   CheckMpi(MPI_Comm_rank(comm, &rank_), "tell the rank");
   CheckMpi(MPI_Comm_size(comm, &size_), "tell the size");
   CHECK(names_.size() == static_cast<std::size_t>(size_));
+  MeasureLinks();
+}
+
+// All ranks at once, as in a sum. The ends of a link take turns with the same others in the same order, from
+// the lowest bit to the highest, so nobody waits in a circle.
+void MessageCommunicator::MeasureLinks() {
+  operation_ = "a trial of their link";
+  links_.resize(size_);
+  std::vector<ProcessLink> measured(size_);
+  for (int bit = 1; bit < size_; bit *= 2) {
+    const int partner = rank_ ^ bit;
+    if (partner >= size_) continue;
+    measured[partner].SetName(names_[partner]);
+    MeasureLink(measured[partner], 1, [&](std::size_t size) {
+      const std::span<std::byte> both = Scratch<std::byte>(2 * size);
+      Pending receive = StartReceive(partner, both.first(size));
+      Pending send = StartSend(partner, both.last(size));
+      Wait(send);
+      Wait(receive);
+    });
+  }
+  links_ = std::move(measured);  // without what the trials cost
+}
+
+Traffic MessageCommunicator::traffic() const {
+  Traffic total;
+  for (const ProcessLink& link : links_) {
+    total += {.bytes = link.bytes, .messages = link.messages, .idle_s = link.waited_s};
+  }
+  return total;
+}
+
+std::vector<ProcessLink> MessageCommunicator::links() const {
+  std::vector<ProcessLink> used;
+  std::ranges::copy_if(links_, std::back_inserter(used), &ProcessLink::measured);
+  return used;
 }
 
 MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes) {
   if (aborted_.load()) throw Error("another worker failed");
-  traffic_.messages += 1;
-  traffic_.bytes += bytes.size();
+  links_[to].messages += 1;
+  links_[to].bytes += bytes.size();
   Pending pending{.peer = to};
   CheckMpi(
       MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, kTag, comm_, &pending.request),
@@ -68,7 +105,7 @@ void MessageCommunicator::Wait(Pending& pending) {
     CheckMpi(MPI_Test(&pending.request, &flag, MPI_STATUS_IGNORE), "exchange messages");
     return flag != 0;
   };
-  traffic_.idle_s += WaitUntil(spins_, done, [&](double waited_s) {
+  links_[pending.peer].waited_s += WaitUntil(spins_, done, [&](double waited_s) {
     if (aborted_.load()) throw Error("another worker failed");
     if (waited_s < timeout_s_) return;
     Fail("{} waited {:.0f} s for {} in {}: it hangs, is stopped, does something else, or is cut off",

@@ -51,7 +51,9 @@ class MessageCommunicator final : public Communicator {
   void AllReduceSum(std::span<float> values) override { AllReduce(values); }
   void AllReduceSum(std::span<double> values) override { AllReduce(values); }
   std::vector<std::string> Gather(std::string bytes) override;
-  Traffic traffic() const override { return traffic_; }
+  Traffic traffic() const override;
+  // To the ranks that sums and broadcasts go to: those that differ in one bit.
+  std::vector<ProcessLink> links() const override;
   void Abort() override { aborted_.store(true); }
 
  private:
@@ -62,6 +64,7 @@ class MessageCommunicator final : public Communicator {
   Pending StartSend(int to, std::span<const std::byte> bytes);
   Pending StartReceive(int from, std::span<std::byte> bytes);
   void Wait(Pending& pending);
+  void MeasureLinks();
   void Send(int to, std::span<const std::byte> bytes);
   void Receive(int from, std::span<std::byte> bytes);
   void BroadcastBytes(std::span<std::byte> bytes);
@@ -88,7 +91,7 @@ class MessageCommunicator final : public Communicator {
   std::atomic<bool> aborted_{false};
   AlignedBuffer<std::byte> scratch_;       // grows to the largest operand
   std::vector<Pending> sends_, receives_;  // of segments
-  Traffic traffic_;
+  std::vector<ProcessLink> links_;         // by rank of the other end
 };
 
 }  // namespace trireme

@@ -1,0 +1,32 @@
+// What a worker tells the leader about its part of the run.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "metrics/report.h"
+#include "store/parameter_store.h"
+
+namespace trireme {
+
+struct WorkerAccount {
+  WorkerFacts facts;
+  Traffic traffic;
+  Staleness staleness;
+  double cpu_s = 0;  // of its process; the first thread tells it
+  std::vector<ProcessLink> links = {};
+
+  // As it travels between processes of the same program.
+  std::string Encode() const;
+  static WorkerAccount Decode(std::string_view bytes);
+};
+
+// Updates of the parameters that `accounts` tell of: every push of workers on their own is one; in step,
+// those of all workers together are.
+std::uint64_t RoundsOf(const std::vector<WorkerAccount>& accounts, bool asynchronous);
+
+void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, RunFacts& facts);
+
+}  // namespace trireme
