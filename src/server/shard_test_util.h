@@ -165,4 +165,30 @@ inline std::string AuditOf(std::uint64_t version, std::uint64_t first = 1) {
   return lines;
 }
 
+// A folder with the shard of a course.
+class ShardTest : public ShardFolderTest {
+ protected:
+  // A course of `updates` in a folder of its own. Records take 256 bytes.
+  std::unique_ptr<Shard> Made(std::uint64_t updates, const ShardStorage& storage) {
+    auto shard = std::make_unique<Shard>(course_.setup(), storage, course_.Start());
+    course_.Run(*shard, updates);
+    return shard;
+  }
+  std::unique_ptr<Shard> Made(std::uint64_t updates) { return Made(updates, Storage()); }
+  // The version that is recovered, with everything as it was at that version.
+  std::uint64_t Recovered(const ShardStorage& storage) {
+    const std::unique_ptr<Shard> shard = Shard::Recover(storage);
+    if (shard == nullptr) {
+      ADD_FAILURE() << "there is no shard";
+      return 0;
+    }
+    course_.Expect(*shard);
+    return shard->version();
+  }
+  std::uint64_t Recovered() { return Recovered(Storage()); }
+
+  static constexpr std::size_t kRecord = 256;
+  Course course_{19};
+};
+
 }  // namespace trireme

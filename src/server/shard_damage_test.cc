@@ -1,0 +1,143 @@
+// Files of a shard that were cut, torn, damaged or mixed up.
+#include <algorithm>
+
+#include "server/shard_test_util.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Killed between the change of logs and the end of the snapshot: the old snapshot, and changes in both logs.
+TEST_F(ShardTest, GoesThroughBothLogsWhenTheSnapshotWasNotFinished) {
+  const ShardStorage storage = Storage(20 * kRecord);
+  const std::string old = [&] {
+    Made(0, storage);
+    return ReadFile(Snapshot());
+  }();
+  course_.Run(*Shard::Recover(storage), 30);
+  ASSERT_NE(ReadFile(Snapshot()), old);
+  Overwrite(Snapshot(), old);
+  EXPECT_EQ(Recovered(storage), 30u);
+  // And again, and killed again and again in the same state.
+  for (std::uint64_t version = 31; version < 100; ++version) {
+    const auto shard = Shard::Recover(storage);
+    ASSERT_EQ(shard->version(), version - 1);
+    course_.Run(*shard, version);
+  }
+  EXPECT_EQ(Recovered(storage), 99u);
+}
+
+TEST_F(ShardTest, ALogCutAtAnyByteLosesOnlyWhatIsCut) {
+  constexpr std::size_t kUpdates = 4;
+  Made(kUpdates);
+  const std::size_t needed = 128 + 19 * 4 + 6;  // of a record; zeros follow
+  for (std::size_t size = kUpdates * kRecord; size >= 2 * kRecord; --size) {
+    fs::resize_file(Log(0), size);
+    ASSERT_EQ(Recovered(), size / kRecord + (size % kRecord >= needed)) << size;
+  }
+}
+
+// What a cut or a torn record left is written over.
+TEST_F(ShardTest, GoesOnAfterATornRecord) {
+  Made(4);
+  const std::string whole = ReadFile(Log(0));
+  for (const std::size_t torn : {1, 100, 130, 200}) {
+    std::string bytes = whole;
+    std::fill_n(bytes.begin() + 3 * kRecord + static_cast<std::ptrdiff_t>(torn), kRecord - torn, 'x');
+    Overwrite(Log(0), bytes);
+    const auto shard = Shard::Recover(Storage());
+    ASSERT_EQ(shard->version(), 3u);
+    shard->Note("short", "");
+    course_.Run(*shard, 6);
+  }
+  EXPECT_EQ(Recovered(), 6u);
+}
+
+TEST_F(ShardTest, DamageInTheMiddleIsNamedAndTheAdviceHelps) {
+  Made(5);
+  const std::string whole = ReadFile(Log(0));
+  for (std::size_t byte = 0; byte < 4 * kRecord; byte += 7) {
+    if (byte % kRecord >= 128 + 19 * 4 + 6) continue;  // zeros
+    std::string damaged = whole;
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 1 << byte % 8);
+    Overwrite(Log(0), damaged);
+    const std::string message = Refusal([&] { Shard::Recover(Storage()); });
+    const std::size_t start = byte / kRecord * kRecord;
+    ASSERT_TRUE(Mentions(message, fmt::format("{} is damaged at byte {}", Log(0).string(), start)))
+        << message;
+    ASSERT_TRUE(Mentions(message, fmt::format("truncate -s {} {}", start, Log(0).string()))) << message;
+    ASSERT_EQ(ReadFile(Log(0)), damaged) << "a refusal changes nothing";
+    fs::resize_file(Log(0), start);
+    ASSERT_EQ(Recovered(), byte / kRecord);
+  }
+}
+
+TEST_F(ShardTest, ChangesMissingBetweenTheLogsAreNoticed) {
+  const ShardStorage storage = Storage(20 * kRecord);
+  const std::string old = [&] {
+    Made(0, storage);
+    return ReadFile(Snapshot());
+  }();
+  course_.Run(*Shard::Recover(storage), 30);  // some in log 0, the rest in log 1
+  Overwrite(Snapshot(), old);
+  const std::string first = ReadFile(Log(0));
+  fs::resize_file(Log(0), 10 * kRecord);
+  std::string message = Refusal([&] { Shard::Recover(storage); });
+  EXPECT_TRUE(Mentions(message, "changes 11 to ")) << message;
+  EXPECT_TRUE(Mentions(message, "truncate -s 0 " + Log(1).string())) << message;
+  // A damaged first record hides the whole log.
+  std::string damaged = first;
+  damaged[50] ^= 1;
+  Overwrite(Log(0), damaged);
+  message = Refusal([&] { Shard::Recover(storage); });
+  EXPECT_TRUE(Mentions(message, Log(0).string() + " is damaged at byte 0")) << message;
+
+  fs::resize_file(Log(0), 0);
+  fs::resize_file(Log(1), 0);
+  EXPECT_EQ(Recovered(storage), 0u);
+}
+
+TEST_F(ShardTest, ADamagedSnapshotIsRefused) {
+  Made(3);
+  const std::string whole = ReadFile(Snapshot());
+  for (std::size_t byte = 0; byte < whole.size(); byte += 11) {
+    std::string damaged = whole;
+    damaged[byte] ^= 4;
+    Overwrite(Snapshot(), damaged);
+    ASSERT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), Snapshot().string())) << byte;
+    Overwrite(Snapshot(), whole.substr(0, byte));
+    ASSERT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), Snapshot().string())) << byte;
+  }
+  std::string other = whole;
+  other.replace(other.find("version 1"), 9, "version 2");
+  Overwrite(Snapshot(), other);
+  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), "'version 2'"));
+  Overwrite(Snapshot(), whole);
+  EXPECT_EQ(Recovered(), 3u);
+}
+
+TEST_F(ShardTest, MissingFilesAreRefused) {
+  Made(3);
+  const fs::path away = root_ / "away";
+  fs::rename(Log(0), away);
+  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), Log(0).string() + " is missing"));
+  fs::rename(away, Log(0));
+  fs::rename(Snapshot(), away);
+  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), Snapshot().string() + " is missing"));
+  EXPECT_TRUE(Mentions(Refusal([&] { Made(0); }), Snapshot().string() + " is missing"));
+  fs::rename(away, Snapshot());
+  EXPECT_EQ(Recovered(), 3u);
+}
+
+TEST_F(ShardTest, TheLogOfAnotherShardIsRefused) {
+  Made(3);
+  const std::string log = ReadFile(Log(0));
+  fs::remove_all(Storage().folder);
+  Made(3);
+  Overwrite(Log(0), log);
+  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(Storage()); }), "another shard"));
+}
+
+}  // namespace
+}  // namespace trireme

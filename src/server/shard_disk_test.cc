@@ -1,0 +1,115 @@
+// Disks that are full or fail.
+#include <sys/mount.h>
+
+#include "server/shard_test_util.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The disk is full for a while: with every length of log, whatever is due.
+TEST_F(ShardTest, AFailedWriteChangesNothingAndCanBeRepeated) {
+  ShardStorage storage = Storage(20 * kRecord);
+  storage.audit = root_ / "audit";
+  auto shard = Made(10, storage);
+  int failures = 0;
+  for (std::uint64_t version = 11; version < 200; ++version) {
+    if (version % 10 == 0) {
+      const FileSizeLimit full(700);  // less than a snapshot, and than most of a log
+      const std::string message = Refusal([&] { course_.Run(*shard, version); });
+      if (!message.empty()) {
+        ++failures;
+        EXPECT_TRUE(Mentions(message, Storage().folder.string()) || Mentions(message, storage.audit.string()))
+            << message;
+        ASSERT_EQ(shard->version(), version - 1);
+        course_.Expect(*shard);
+        EXPECT_EQ(ReadFile(storage.audit), AuditOf(version - 1));
+      }
+    }
+    course_.Run(*shard, version);
+  }
+  EXPECT_GT(failures, 5);
+  shard.reset();
+  EXPECT_EQ(Recovered(storage), 199u);
+  EXPECT_EQ(ReadFile(storage.audit), AuditOf(199));
+}
+
+class ShardOnAFullDisk : public ShardTest {
+ protected:
+  void SetUp() override {
+    fs::create_directories(disk_);
+    mounted_ = ::mount("tmpfs", disk_.c_str(), "tmpfs", 0, "size=256k") == 0;
+    if (!mounted_) GTEST_SKIP() << "needs the right to mount a small disk";
+  }
+  void TearDown() override { EXPECT_TRUE(!mounted_ || ::umount2(disk_.c_str(), MNT_DETACH) == 0); }
+  const fs::path disk_ = root_ / "disk";
+  bool mounted_ = false;
+};
+
+TEST_F(ShardOnAFullDisk, ARealOne) {
+  ShardStorage storage = Storage(1 << 20);
+  storage.folder = disk_ / "shard";
+  EXPECT_TRUE(Mentions(Refusal([&] { Made(0, storage); }), "Make room")) << "two logs do not fit";
+  EXPECT_EQ(Shard::Recover(storage), nullptr);
+
+  storage.log_bytes = 20 * kRecord;
+  auto shard = Made(10, storage);
+  const fs::path filler = disk_ / "filler";
+  Overwrite(filler, std::string(1 << 20, 'x'));
+  // Logs that were made with room go on for a while; then something has to give.
+  std::string message;
+  while (message.empty() && shard->version() < 1000) {
+    message = Refusal([&] { course_.Run(*shard, shard->version() + 1); });
+  }
+  EXPECT_TRUE(Mentions(message, "No space left on device")) << message;
+  EXPECT_TRUE(Mentions(message, disk_.string())) << message;
+  EXPECT_GE(shard->version(), 20u);
+  course_.Expect(*shard);
+  const std::uint64_t version = shard->version();
+  shard.reset();
+  EXPECT_EQ(Recovered(storage), version) << "while the disk is full";
+
+  shard = Shard::Recover(storage);
+  EXPECT_NE(Refusal([&] { course_.Run(*shard, version + 100); }), "");
+  fs::remove(filler);
+  course_.Run(*shard, version + 100);
+  shard.reset();
+  EXPECT_EQ(Recovered(storage), version + 100);
+}
+
+TEST_F(ShardTest, DurableChangesAreRecoveredToo) {
+  ShardStorage storage = Storage(20 * kRecord);
+  storage.durable = true;
+  Made(60, storage);
+  EXPECT_EQ(Recovered(storage), 60u);
+}
+
+// A device takes every byte but cannot be flushed. What the disk then has of the log is not known, so that a
+// snapshot comes before anything else.
+TEST_F(ShardTest, AFlushThatFailsChangesNothingAndTheLogIsNotTrustedAnyMore) {
+  ShardStorage storage = Storage();
+  storage.durable = true;
+  storage.audit = root_ / "audit";
+  Made(0, storage);
+  fs::rename(Log(0), root_ / "away");
+  fs::create_symlink("/dev/null", Log(0));
+  {
+    const auto shard = Shard::Recover(storage);
+    const auto written = fs::last_write_time(Snapshot());
+    EXPECT_TRUE(Mentions(Refusal([&] { course_.Run(*shard, 1); }), Log(0).string()));
+    EXPECT_EQ(fs::last_write_time(Snapshot()), written);
+    course_.Expect(*shard);
+    EXPECT_EQ(shard->version(), 0u);
+    EXPECT_EQ(ReadFile(storage.audit), "");
+    EXPECT_TRUE(Mentions(Refusal([&] { course_.Run(*shard, 1); }), Log(0).string()));
+    EXPECT_NE(fs::last_write_time(Snapshot()), written);
+  }
+  fs::rename(root_ / "away", Log(0));
+  course_.Run(*Shard::Recover(storage), 3);
+  EXPECT_EQ(Recovered(storage), 3u);
+  EXPECT_EQ(ReadFile(storage.audit), AuditOf(3));
+}
+
+}  // namespace
+}  // namespace trireme
