@@ -8,6 +8,7 @@ The second binary is built with TRIREME_PLAIN_COPIES: its shared store copies wi
 Everything is a median over repetitions; the two sides of a ratio are run alternately.
 """
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -69,7 +70,7 @@ def ratio(name, first, second, bar):
 
 
 def on_server(trireme, problem):
-    """steps/s of two worker processes and one server process."""
+    """Two worker processes and one server process: steps/s, updates, wall time, and processor time of both kinds."""
     folder = tempfile.mkdtemp()
     address = f"unix:{folder}/socket"
     server = subprocess.Popen([trireme, "server", "--listen", address, "--dir", folder + "/state", "--quiet"],
@@ -80,21 +81,40 @@ def on_server(trireme, problem):
                                      "--json", "--out", f"{folder}/{i}"], stdout=subprocess.PIPE, text=True)
                    for i in range(2)]
         results = [json.loads(worker.communicate()[0].splitlines()[-1]) for worker in workers]
-        return max(result["steps_per_s"] for result in results)
-    finally:
         server.terminate()
-        server.wait()
+        _, _, usage = os.wait4(server.pid, 0)
+        server = None
+        return {"steps_per_s": max(result["steps_per_s"] for result in results),
+                "rounds": sum(result["rounds"] for result in results),
+                "wall_s": max(result["wall_s"] for result in results),
+                "workers_s": sum(result["cpu_s"] for result in results),
+                "server_s": usage.ru_utime + usage.ru_stime}
+    finally:
+        if server:
+            server.kill()
+            server.wait()
         shutil.rmtree(folder)
 
 
 def through_server(trireme, name, problem):
-    rates = ([], [])
+    """Also where the time of two processors goes, per update: what workers need more than with shared memory are messages."""
+    threads, processes = [], []
     for _ in range(REPEATS):
-        rates[0].append(run(trireme, "train", *problem, "--workers", "2")["steps_per_s"])
-        rates[1].append(on_server(trireme, problem))
-    shared, server = (statistics.median(side) for side in rates)
+        threads.append(run(trireme, "train", *problem, "--workers", "2"))
+        processes.append(on_server(trireme, problem))
+    shared, server = (statistics.median(r["steps_per_s"] for r in side) for side in (threads, processes))
     print(f"{name}, two worker processes through one server against two threads on the shared store: {server / shared:.2f} "
-          f"times ({shared:,.0f} -> {server:,.0f} steps/s; bar: 0.4)", flush=True)
+          f"times ({shared:,.0f} -> {server:,.0f} steps/s; bar: 0.4)")
+
+    def per_update(runs, seconds):
+        return 1e6 * statistics.median(seconds(r) / r["rounds"] for r in runs)
+    alone = per_update(threads, lambda r: r["cpu_s"])
+    workers = per_update(processes, lambda r: r["workers_s"])
+    applying = per_update(processes, lambda r: r["server_s"])
+    total = per_update(processes, lambda r: 2 * r["wall_s"])
+    print(f"    of {total:.0f} us of two processors per update: {alone:.0f} us computing as with the shared store, "
+          f"{workers - alone:.0f} us messages and crowding in the workers, {applying:.0f} us the server, "
+          f"{total - workers - applying:.0f} us nobody", flush=True)
 
 
 def without(arguments, flag):

@@ -100,6 +100,7 @@ void Worker::Run() {
       // Those that were left behind learn that it is over.
       if (leader() && !interrupted_) session->Finish();
       session->Leave();
+      if (accounts_.empty()) TellOfItself();
     }
   } catch (const ServerLost& lost) {
     if (links_.threads().rank() != 0) throw;
@@ -208,6 +209,7 @@ void Worker::RunElastic() {
   }
   interrupted_ = !session.finished();
   GatherAccounts();
+  SumAccounts();
   if (chronicle_) WriteCheckpointOf({});
 }
 
@@ -219,7 +221,7 @@ bool Worker::Lead(MetricRow& row) {
   const Decision decision = Decide();
   if (!decision.stop) {
     if (decision.checkpoint) {
-      accounts_ = {OwnAccount()};
+      TellOfItself();
       WriteCheckpointOf({});
     }
     return true;
@@ -235,8 +237,14 @@ bool Worker::Lead(MetricRow& row) {
 // The servers are gone: what this worker last saw of the parameters is kept.
 void Worker::LeaveCheckpoint() {
   if (!chronicle_) TakeOffice();
-  accounts_ = {OwnAccount()};
+  TellOfItself();
   WriteCheckpointOf({});
+}
+
+// Where nobody else is to be told of: what this process prints is about itself.
+void Worker::TellOfItself() {
+  accounts_ = {OwnAccount()};
+  SumAccounts();
 }
 
 void Worker::Iterate(MetricRow& row) {

@@ -81,6 +81,7 @@ class Worker {
   std::vector<std::string> GatherAside(std::string bytes);
   WorkerAccount OwnAccount();
   void GatherAccounts();
+  void TellOfItself();
   Traffic TotalTraffic() const;
   void SumAccounts();
   void Report(const MetricRow& row);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -92,6 +93,16 @@ bool FitsTheTree(MPI_Comm host, int world_rank, int world_size) {
   return size > 1 && std::has_single_bit(static_cast<unsigned>(size)) && in_order;
 }
 
+// MPI waits for mpirun for ever when that is cut off or gone. All that matters has been said and written by
+// now: a process that has not left after a while goes without leave.
+void EndAnyway(int code) {
+  constexpr unsigned kSeconds = 10;
+  static int exit_code;
+  exit_code = code;
+  std::signal(SIGALRM, [](int) { _exit(exit_code); });
+  alarm(kSeconds);
+}
+
 class MpiProcesses final : public Processes {
  public:
   explicit MpiProcesses(double timeout_s) {
@@ -139,17 +150,20 @@ class MpiProcesses final : public Processes {
 
   void Leave(int code) override {
     if (code != 0) {
+      EndAnyway(code);
       // What the process has just said is on its way through mpirun, which drops it when it ends the job at
       // once.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       MPI_Abort(MPI_COMM_WORLD, code);
     }
     group_->Barrier();
+    EndAnyway(code);
     if (window_ != MPI_WIN_NULL) {
       MPI_Win_unlock_all(window_);
       MPI_Win_free(&window_);
     }
     MPI_Finalize();
+    alarm(0);
   }
 
  private:
