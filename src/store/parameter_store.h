@@ -52,9 +52,9 @@ class ParameterStore {
   // The parameters as this worker saw them last: after its last Pull, or as its last Push left them.
   virtual std::span<const float> params() const = 0;
   // Hands over this worker's gradient sum. `gradient` may be longer than the parameters: the floats behind
-  // them are statistics that travel along. On return `gradient` holds the sums over all workers that took
-  // part, and the parameters have been updated. Returns the gradient's norm before clipping; a norm that is
-  // not finite means that the parameters were left as they were.
+  // them are statistics that travel along. On return the statistics are sums over all workers that took part,
+  // the gradient itself is of no use any more, and the parameters have been updated. Returns the gradient's
+  // norm before clipping; a norm that is not finite means that the parameters were left as they were.
   virtual double Push(std::span<float> gradient, const UpdateRule& rule) = 0;
 
   // values <- their sum over all workers that move in step (in an asynchronous store: left as they are).

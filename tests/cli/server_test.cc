@@ -105,6 +105,19 @@ TEST_F(ServerTest, TrainingGoesOnWithoutAKilledWorkerAndWithANewOne) {
   for (Process* process : {&other, &newcomer}) EXPECT_GE(ResultOf(process->Wait()).value("steps", 0), 5120);
 }
 
+TEST_F(ServerTest, AWorkerThatWaitsForAPlaceCanBeStopped) {
+  const auto server = StartServer("server");
+  Process first(kBinary, RunOn(Address("server"), "first", Slowly()));
+  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 1; }));
+  Process second(kBinary, RunOn(Address("server"), "second", {"--workers", "1"}));
+  ASSERT_TRUE(second.RunsUntil([&] { return std::filesystem::exists(Path("second/config.toml")); }));
+  second.Signal(SIGINT);
+  const Outcome outcome = second.Wait();
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("stopped while waiting for server"), std::string::npos) << outcome.err;
+  EXPECT_EQ(first.Wait().code, 0);
+}
+
 TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
   const Json result = ResultOf(RunTrireme(
       RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=3,factor=20"})));
