@@ -27,8 +27,8 @@ struct ProcessLink {
 };
 static_assert(std::is_trivially_copyable_v<ProcessLink>);  // it travels
 
-// Measures latency and bandwidth. `exchange(n)`: n bytes go there and n bytes come back. `ways`: 2 where the
-// second follows the first, 1 where they cross. Makes the same exchanges at both ends.
-void MeasureLink(ProcessLink& link, int ways, const std::function<void(std::size_t)>& exchange);
+// Measures latency and bandwidth. `exchange(n)`: n bytes go there, and then n bytes come back. Always makes
+// the same exchanges, so that it can be called at both ends.
+void MeasureLink(ProcessLink& link, const std::function<void(std::size_t)>& exchange);
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace {
 TEST(ProcessLink, TellsLatencyFromBandwidth) {
   ProcessLink link;
   std::vector<std::size_t> sizes;
-  MeasureLink(link, 2, [&](std::size_t bytes) {
+  MeasureLink(link, [&](std::size_t bytes) {
     sizes.push_back(bytes);
     std::this_thread::sleep_for(std::chrono::milliseconds(bytes == 0 ? 2 : 6));
   });

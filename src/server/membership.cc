@@ -67,9 +67,9 @@ bool Membership::AnyActive() const {
 std::uint64_t Membership::SlowestClock() const {
   std::uint64_t slowest = UINT64_MAX;
   for (const auto& [id, member] : members_) {
-    if (member.active) slowest = std::min(slowest, member.clock);
+    if (member.active && !member.resting) slowest = std::min(slowest, member.clock);
   }
-  return AnyActive() ? slowest : 0;
+  return slowest == UINT64_MAX ? 0 : slowest;
 }
 
 const Member* Membership::WithRank(int rank) const {

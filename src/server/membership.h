@@ -24,6 +24,7 @@ struct Member {
   std::uint64_t clock = 0;    // pushes
   std::uint64_t counted = 0;  // sequence of the last push in its clock
   bool active = false;        // others wait for it
+  bool resting = false;       // pushes nothing for now: its clock is not waited for
   bool candidate = true;      // may lead
 };
 
@@ -48,7 +49,7 @@ class Membership {
   int leader() const;
   // Whether others wait for anybody.
   bool AnyActive() const;
-  std::uint64_t SlowestClock() const;  // of active members; 0 without any
+  std::uint64_t SlowestClock() const;  // of active members that do not rest; 0 without any
   std::map<std::uint64_t, Member>& all() { return members_; }
   const std::map<std::uint64_t, Member>& all() const { return members_; }
   const Member* WithRank(int rank) const;

@@ -58,6 +58,7 @@ enum MessageFlags : std::uint32_t {
   kBehind = 2,     // the others are further: join them at their next boundary
   kDuplicate = 4,  // was applied before
   kBoundary = 8,   // of kCollect: members may join behind this operation
+  kResting = 16,   // of kPull: the worker pushes nothing until it says otherwise by pushing
 };
 
 struct Header {

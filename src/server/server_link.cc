@@ -139,7 +139,7 @@ Incoming* ServerLink::Poll(Header& answer) {
 
 void ServerLink::Measure() {
   ProcessLink before = link_;
-  MeasureLink(before, 2, [&](std::size_t size) {
+  MeasureLink(before, [&](std::size_t size) {
     const Header header = MakeRequest(MessageKind::kEcho);
     Ask(header, MakeMessage(header, {}, {}, std::string(size, ' ')));
     Header answer;

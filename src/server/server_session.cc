@@ -89,10 +89,11 @@ void ServerSession::Take(int server, const Header& answer, Incoming& message, st
   ReadFloats(message, *extras);
 }
 
-void ServerSession::Pull() {
+void ServerSession::Pull(bool resting) {
   settle_();
   for (const auto& link : links_) {
-    const Header header = link->MakeRequest(MessageKind::kPull);
+    Header header = link->MakeRequest(MessageKind::kPull);
+    if (resting) header.flags = kResting;
     link->Ask(header, MakeMessage(header));
   }
   for (int server = 0; server < servers(); ++server) {

@@ -55,7 +55,8 @@ class ServerSession {
   std::uint64_t version(int server) const { return versions_[server]; }
 
   // One request to each server, and their answers.
-  void Pull();
+  // `resting`: the worker will push nothing for a while, and nobody is to wait for it.
+  void Pull(bool resting = false);
   void Finish();
   // Parameters and moments as the servers have them: params() and `moments`, one after the other.
   void Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint64_t& updates);

@@ -83,7 +83,9 @@ void ShardService::Handle(PeerId peer, const Header& request, Incoming& message,
     case MessageKind::kPush:
       return rounds_ ? rounds_->Push(*member, request, message, now) : Push(*member, request, message, now);
     case MessageKind::kPull:
-      return SendParams(*member, request);
+      SendParams(*member, request);
+      if (request.flags & kResting) Rest(*member, now);
+      return;
     case MessageKind::kFetch:
       return Fetch(*member, request);
     case MessageKind::kFinish:
@@ -123,6 +125,12 @@ void ShardService::GiveUp(Member member, Deadline now) {
   } else {
     AnswerApplied(now);
   }
+}
+
+// With bounded staleness others wait for its clock, which stands still from now on.
+void ShardService::Rest(Member& member, Deadline now) {
+  if (std::exchange(member.resting, true)) return;
+  AnswerApplied(now);
 }
 
 void ShardService::Finish(Member& member, const Header& request, Deadline now) {
@@ -192,9 +200,10 @@ void ShardService::Push(Member& member, const Header& request, Incoming& message
     member.counted = request.sequence;
     ++member.clock;
   }
-  if (!member.active) {
+  if (!member.active || member.resting) {
     member.active = true;
     member.clock = std::max(member.clock, members_.SlowestClock());
+    member.resting = false;
   }
   applied_[member.id] = applied;
   AnswerApplied(now);

@@ -50,6 +50,7 @@ class ShardService {
   void Push(Member& member, const Header& request, Incoming& message, Deadline now);
   void Fetch(Member& member, const Header& request);
   void Echo(const Member& member, const Header& request, Incoming& message);
+  void Rest(Member& member, Deadline now);
   void Finish(Member& member, const Header& request, Deadline now);
   // `member` leaves, or others need not wait for it any longer.
   void GiveUp(Member member, Deadline now);

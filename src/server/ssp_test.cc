@@ -113,6 +113,25 @@ TEST(Ssp, AWorkerThatHangsIsNotWaitedForBeyondTheRound) {
   EXPECT_LT(Clock::now() - begun, 10s);
 }
 
+// All steps are made, as far as one worker knows; another is in the middle of an iteration.
+TEST(Ssp, NobodyWaitsForAWorkerThatRests) {
+  TestCluster cluster(Terms(1));
+  TestWorker resting(cluster, 1), other(cluster, 2);
+  resting.session.Join();
+  other.session.Join();
+  Pusher pusher(other, 20);
+  ASSERT_TRUE(Eventually([&] { return pusher.done == 1; }));
+  resting.session.Pull(true);
+  ASSERT_TRUE(Eventually([&] { return pusher.done == 20; }));
+  EXPECT_EQ(resting.session.leader(), resting.session.rank());  // it may still lead
+  // Whoever pushes again begins level with the slowest, and is waited for.
+  PushOnce(resting, 0);
+  Pusher again(other, 20);
+  ASSERT_TRUE(Eventually([&] { return again.done >= 1; }));
+  EXPECT_LE(again.done, 2);
+  resting.session.Leave();
+}
+
 TEST(Ssp, TheBoundHoldsOverARestart) {
   TestCluster cluster(Terms(1, 0.6), true);
   TestWorker slow(cluster, 1), fast(cluster, 2);

@@ -200,7 +200,7 @@ void Worker::RunElastic() {
     if (StepsDone() && !leader()) {
       // Only an evaluation is missing, or a leader to make it.
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      store_.Refresh();
+      session.Pull(true);
       continue;
     }
     MetricRow row;

@@ -45,8 +45,9 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
   MeasureLinks();
 }
 
-// All ranks at once, as in a sum. The ends of a link take turns with the same others in the same order, from
-// the lowest bit to the highest, so nobody waits in a circle.
+// All pairs at once, as in a sum. Messages go back and forth: if they crossed, one end could be ahead and
+// find that they take no time. The pairs take turns from the lowest bit to the highest, so nobody waits in a
+// circle.
 void MessageCommunicator::MeasureLinks() {
   operation_ = "a trial of their link";
   links_.resize(size_);
@@ -55,12 +56,11 @@ void MessageCommunicator::MeasureLinks() {
     const int partner = rank_ ^ bit;
     if (partner >= size_) continue;
     measured[partner].SetName(names_[partner]);
-    MeasureLink(measured[partner], 1, [&](std::size_t size) {
-      const std::span<std::byte> both = Scratch<std::byte>(2 * size);
-      Pending receive = StartReceive(partner, both.first(size));
-      Pending send = StartSend(partner, both.last(size));
-      Wait(send);
-      Wait(receive);
+    MeasureLink(measured[partner], [&](std::size_t size) {
+      const std::span<std::byte> bytes = Scratch<std::byte>(size);
+      if (rank_ < partner) Send(partner, bytes);
+      Receive(partner, bytes);
+      if (rank_ > partner) Send(partner, bytes);
     });
   }
   links_ = std::move(measured);  // without what the trials cost
