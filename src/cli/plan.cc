@@ -2,11 +2,14 @@
 // constants.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/config.h"
 #include "base/file.h"
@@ -23,26 +26,40 @@ namespace trireme {
 namespace {
 
 struct PlanFlags : RunFlags {
-  std::optional<std::string> workers_up_to, hosts, cores, servers, ssp, batch, seconds, latency, bandwidth;
+  std::map<std::string, std::string> plan;  // what was given of PlanConfig, by option
+  std::optional<std::string> latency, bandwidth;
   std::string straggler, constants, save_constants, out;
   bool validate = false, json = false;
 };
 
 struct PlanConfig {
-  ForecastQuestion question;
-  std::string batch = "split";
+  // The number of hosts is within its range until it is known whether it was given.
+  ForecastQuestion question = {.hosts = 1, .cores = UsableProcessors()};
+  std::string batch = "split", servers_on = "own";
   double seconds = 6;
 
+  // Each is an option, --workers-up-to and so on, and this is its help.
   void Fields(ConfigFields& field) {
-    field("workers_up_to", question.workers_up_to, "most workers", Between(1, 65'536));
-    field("hosts", question.hosts, "hosts for workers", Between(1, 65'536));
-    field("cores", question.cores, "processors of a host", Between(1, 1024));
-    field("servers", question.servers, "parameter servers", Between(1, 1024));
-    field("ssp", question.bound, "rounds ahead of the slowest", Between(0, 1e6));
-    field("batch", batch, "what workers in step do", OneOf{"split", "grow"});
-    field("seconds", seconds, "time to measure for", Between(0.1, 3600));
+    field("workers_up_to", question.workers_up_to, "predict 1, 2, 4, ... workers up to this (1024)",
+          Between(1, 65'536));
+    field("cores", question.cores, "processors of a host (as this machine)", Between(1, 1024));
+    field("hosts", question.hosts, "hosts for workers, who share them (as many as there must be)",
+          Between(1, 65'536));
+    field("servers", question.servers, "parameter servers (1)", Between(1, 1024));
+    field("servers_on", servers_on,
+          "where servers run, on hosts of their own or on the workers': own, workers (own)",
+          OneOf{"own", "workers"});
+    field("ssp", question.bound, "rounds a worker may be ahead of the slowest (3)", Between(0, 1e6));
+    field("batch", batch, "workers in step split a batch, or let it grow: split, grow (split)",
+          OneOf{"split", "grow"});
+    field("seconds", seconds, "time to measure for (6)", Between(0.1, 3600));
   }
 };
+
+std::string OptionOf(std::string field) {
+  std::ranges::replace(field, '_', '-');
+  return "--" + field;
+}
 
 // "worker=1,factor=5" and "chance=0.01,slowdown=10", both or one of them.
 Slowness ReadSlowness(const std::string& text) {
@@ -70,42 +87,51 @@ Slowness ReadSlowness(const std::string& text) {
 
 PlanConfig ReadConfig(const PlanFlags& flags) {
   PlanConfig config;
-  config.question.hosts = 1;  // within its range until it is known whether it was given
-  config.question.cores = UsableProcessors();
   ConfigFields fields;
   fields.Add(config);
-  const auto apply = [&](const char* name, const std::optional<std::string>& value) {
-    if (value) fields.Set(name, *value, fmt::format("--{}", name));
-  };
-  if (flags.workers_up_to) fields.Set("workers_up_to", *flags.workers_up_to, "--workers-up-to");
-  apply("hosts", flags.hosts);
-  apply("cores", flags.cores);
-  apply("servers", flags.servers);
-  apply("ssp", flags.ssp);
-  apply("batch", flags.batch);
-  apply("seconds", flags.seconds);
-  if (!flags.hosts) config.question.hosts = 0;
+  for (const auto& [name, value] : flags.plan) fields.Set(name, value, OptionOf(name));
+  if (!flags.plan.contains("hosts")) config.question.hosts = 0;
   config.question.split = config.batch == "split";
+  config.question.servers_on_workers = config.servers_on == "workers";
   config.question.slow = ReadSlowness(flags.straggler);
   return config;
 }
 
-// With another store than the flags choose, everything else is the same, the preset included.
-std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const std::string& store, int workers) {
+// With another store than the flags choose (null: as they do), everything else is the same, the preset
+// included.
+std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const RunnableWay* way, int bound,
+                                         int workers) {
   auto settings = SettingsOfNewRun(flags);
-  if (!store.empty()) settings->run.store = store;
-  settings->run.workers = workers;
+  RunConfig& run = settings->run;
+  if (way != nullptr) {
+    run.store = way->store;
+    run.server.addresses = "1";
+    run.server.pace = way->pace;
+    run.server.staleness_bound = bound;
+  }
+  run.workers = workers;
   settings->Resolve();
   return settings;
 }
 
-void ReadConstants(const PlanFlags& flags, double seconds, const RunSettings& settings,
-                   ConstantTable& table) {
+// Whatever else fails ends the command; without servers there is still much to say.
+void Measure(const RunSettings& settings, double seconds, ConstantTable& table,
+             std::vector<std::string>& notes) {
+  Calibrate(settings, 5 * seconds / 6, table);
+  try {
+    CalibrateTrips(settings, seconds / 6, table);
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("trips to servers were not measured and count as free: {}", error.what()));
+  }
+}
+
+void ReadConstants(const PlanFlags& flags, double seconds, const RunSettings& settings, ConstantTable& table,
+                   std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     table.ReadFrom(flags.constants, settings.run.env, settings.run.algo);
   } else {
     if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", seconds);
-    Calibrate(settings, seconds, table);
+    Measure(settings, seconds, table, notes);
   }
   if (flags.latency) {
     table.values.network.latency_s = ParseSeconds(*flags.latency, "--latency");
@@ -122,19 +148,22 @@ int RunPlan(const PlanFlags& flags) {
   PlanConfig config = ReadConfig(flags);
   if (flags.latency) ParseSeconds(*flags.latency, "--latency");  // refused before anything is measured
   if (flags.bandwidth) ParseBytesPerSecond(*flags.bandwidth, "--bandwidth");
-  const auto settings = SettingsFor(flags, "", 1);
+  const auto settings = SettingsFor(flags, nullptr, 0, 1);
   config.question.seed = settings->run.seed;
+  config.question.overlap = settings->run.server.overlap;
   ConstantTable table;
-  ReadConstants(flags, config.seconds, *settings, table);
+  std::vector<std::string> notes;
+  ReadConstants(flags, config.seconds, *settings, table, notes);
 
   Forecast forecast = MakeForecast(table.values, config.question);
+  forecast.notes = std::move(notes);
   if (!settings->algorithm->NeedsWorkersInStep().empty()) {
     forecast.notes.push_back(fmt::format("async, ssp and shared as if {} were off: it needs workers in step",
                                          settings->algorithm->NeedsWorkersInStep()));
   }
   if (flags.validate) {
-    const auto make = [&](const std::string& store, int workers) {
-      return SettingsFor(flags, store, workers);
+    const auto make = [&](const RunnableWay& way, int workers) {
+      return SettingsFor(flags, &way, config.question.bound, workers);
     };
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
     Validate(table.values, make, config.seconds / 6, StopOnSignals(), forecast);
@@ -161,20 +190,18 @@ Command AddPlanCommand(CLI::App& app) {
   command->add_option("--config", flags->config, "settings from a TOML file, over the preset's");
   command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--workers-up-to", flags->workers_up_to,
-                      "predict 1, 2, 4, ... workers up to this (1024)");
-  command->add_option("--cores", flags->cores, "processors of a host (as this machine)");
-  command->add_option("--hosts", flags->hosts,
-                      "hosts for workers, who share them (as many as there must be)");
-  command->add_option("--servers", flags->servers, "parameter servers, each on a host of its own (1)");
-  command->add_option("--ssp", flags->ssp, "rounds a worker may be ahead of the slowest (3)");
-  command->add_option("--batch", flags->batch,
-                      "workers in step split a batch, or let it grow: split, grow (split)");
+  PlanConfig config;
+  ConfigFields fields;
+  fields.Add(config);
+  for (const ConfigFields::Field& field : fields.fields()) {
+    command->add_option_function<std::string>(
+        OptionOf(field.name),
+        [flags, name = field.name](const std::string& value) { flags->plan[name] = value; }, field.doc);
+  }
   command->add_option("--latency", flags->latency, "of a message between hosts, as in 50us (the loopback's)");
   command->add_option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (the loopback's)");
   command->add_option("--straggler", flags->straggler,
                       "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
-  command->add_option("--seconds", flags->seconds, "time to measure for (6)");
   command->add_option("--constants", flags->constants,
                       "read the constants from this file instead of measuring");
   command->add_option("--save-constants", flags->save_constants, "write the constants to this file");

@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "comm/thread_communicator.h"
 #include "plan/probe.h"
+#include "plan/simulate.h"
 #include "plan/timing_store.h"
 #include "train/speedup.h"
 
@@ -232,6 +233,44 @@ void Calibrate(const RunSettings& settings, double seconds, ConstantTable& table
   constants.network = constants.loopback;
   table.SetOrigin("", "measured");
   table.SetOrigin("network_", "the loopback's");
+  for (const char* name : {"trip_", "poll_"}) table.SetOrigin(name, "not measured");
+}
+
+double FitTripCrowding(const PlanConstants& constants, int workers, double think_s, double round_s) {
+  if (workers == 1) return 1;
+  PlanConstants crowd = constants;
+  crowd.round_fixed_s = think_s;
+  crowd.round_split_s = 0;
+  crowd.round_times = {1000};
+  crowd.crowding = 1;
+  double low = 0.1, high = 100;
+  for (int i = 0; i < 24; ++i) {
+    crowd.trip_crowding = std::sqrt(low * high);
+    const Scenario scenario{.way = Way::kAsync,
+                            .workers = workers,
+                            .servers_on_workers = true,
+                            .hosts = 1,
+                            .cores = workers,
+                            .rounds = 400};
+    (Simulate(crowd, scenario).round_s < round_s ? low : high) = crowd.trip_crowding;
+  }
+  return std::sqrt(low * high);
+}
+
+void CalibrateTrips(const RunSettings& settings, double seconds, ConstantTable& table) {
+  PlanConstants& constants = table.values;
+  const ServerTrips trips = ProbeServer({.optimizer = settings.algorithm->optimizer(),
+                                         .floats = static_cast<std::size_t>(constants.floats),
+                                         .think_s = constants.RoundSeconds(1),
+                                         .apply_s_per_float = constants.apply_s_per_float,
+                                         .seconds = seconds});
+  constants.trip_worker = trips.worker;
+  constants.trip_server = trips.server;
+  constants.trip_latency_s = trips.latency_s;
+  constants.poll_s = trips.poll_s;
+  constants.trip_crowding =
+      FitTripCrowding(constants, trips.crowd, constants.RoundSeconds(1), trips.crowded_round_s);
+  for (const char* name : {"trip_", "poll_"}) table.SetOrigin(name, "measured");
 }
 
 }  // namespace trireme

@@ -34,8 +34,17 @@ RoundFit FitRounds(std::span<const PartTime> times);
 // give fewer numbers.
 std::vector<int> Hundredths(std::vector<double> ratios);
 
-// Fills `table` with everything but the network, about which one machine knows nothing: the loopback stands
-// in. Takes about `seconds`. `settings` must be resolved. Throws Error.
+// Fills `table` with everything but trips to servers and the network, about which one machine knows nothing:
+// the loopback stands in. Takes about `seconds`. `settings` must be resolved. Throws Error.
 void Calibrate(const RunSettings& settings, double seconds, ConstantTable& table);
+
+// How many times as long trips take in a crowd: with this factor the simulation of `workers` that compute for
+// `think_s` and push on their own, with a server on the same processors, one for each worker, has rounds of
+// `round_s`. Within [0.1, 100].
+double FitTripCrowding(const PlanConstants& constants, int workers, double think_s, double round_s);
+
+// Adds what trips to a server cost, in about `seconds`. Requires what Calibrate measures. Starts processes of
+// this program, so the caller must be `trireme`. Throws Error.
+void CalibrateTrips(const RunSettings& settings, double seconds, ConstantTable& table);
 
 }  // namespace trireme

@@ -4,7 +4,6 @@
 
 #include <numeric>
 
-#include "plan/probe.h"
 #include "plan/simulate.h"
 
 namespace trireme {
@@ -46,19 +45,27 @@ TEST(CalibrateTest, HundredthsKeepTheMean) {
   EXPECT_EQ(Hundredths({1.0, 0.5, 1.5}), (std::vector<int>{500, 1000, 1500}));
 }
 
-TEST(CalibrateTest, ProbesOfThisMachineMakeSense) {
-  const Link loopback = ProbeLoopback();
-  EXPECT_GT(loopback.latency_s, 1e-7);
-  EXPECT_LT(loopback.latency_s, 0.1);
-  EXPECT_GT(loopback.bytes_per_s, 1e6);
-  EXPECT_LT(loopback.bytes_per_s, 1e12);
-  const Link threads = ProbeThreads(100'000);
-  EXPECT_GT(threads.latency_s, 1e-9);
-  EXPECT_GT(threads.bytes_per_s, 1e6);
-  for (const double per_float : {ProbeAdd(10'000), ProbeCopy(10'000), ProbeShared({}, 10'000)}) {
-    EXPECT_GT(per_float, 1e-12);
-    EXPECT_LT(per_float, 1e-6);
+// The factor that a simulated crowd was made with is found again.
+TEST(CalibrateTest, FitsHowMuchLongerTripsTakeInACrowd) {
+  PlanConstants constants;
+  constants.floats = 1000;
+  constants.steps_per_round = 1;
+  constants.round_split_s = 1e-4;
+  constants.trip_worker.fixed_s = 8e-5;
+  constants.trip_server.fixed_s = 5e-5;
+  constants.trip_latency_s = 2e-5;
+  for (const double crowding : {0.7, 1.0, 2.5}) {
+    constants.trip_crowding = crowding;
+    const double round_s = Simulate(constants, {.way = Way::kAsync,
+                                                .workers = 4,
+                                                .servers_on_workers = true,
+                                                .hosts = 1,
+                                                .cores = 4,
+                                                .rounds = 400})
+                               .round_s;
+    EXPECT_NEAR(FitTripCrowding(constants, 4, 1e-4, round_s), crowding, 0.02 * crowding);
   }
+  EXPECT_EQ(FitTripCrowding(constants, 1, 1e-4, 1), 1);
 }
 
 // A small network, two pushes per iteration of 256 steps.
@@ -84,7 +91,12 @@ TEST(CalibrateTest, MeasuresARealAlgorithm) {
   EXPECT_GT(c.notice_bytes, 8);
   EXPECT_GE(c.crowding, 1);
   for (const ConstantTable::Row& row : table.Rows()) {
-    EXPECT_EQ(row.origin, row.name.starts_with("network_") ? "the loopback's" : "measured") << row.name;
+    const bool of_servers = row.name.starts_with("trip_") || row.name == "poll_s";
+    const bool of_network = row.name.starts_with("network_");
+    EXPECT_EQ(row.origin, of_network   ? "the loopback's"
+                          : of_servers ? "not measured"
+                                       : "measured")
+        << row.name;
   }
   EXPECT_GT(Simulate(c, {.workers = 2}).steps_per_s, 0);
 }

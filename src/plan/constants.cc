@@ -54,6 +54,19 @@ void PlanConstants::Fields(ConfigFields& field) {
   field("loopback_bytes_per_s", loopback.bytes_per_s, "between processes of a host", Positive());
   field("threads_latency_s", threads.latency_s, "a meeting of the threads of a process", NonNegative());
   field("threads_bytes_per_s", threads.bytes_per_s, "exchanging and adding between threads", Positive());
+  field("trip_worker_s", trip_worker.fixed_s, "a worker's processor time for a push and its answer",
+        NonNegative());
+  field("trip_worker_s_per_float", trip_worker.s_per_float, "the same, for each float of a push",
+        NonNegative());
+  field("trip_server_s", trip_server.fixed_s, "the server's processor time for a push and its answer",
+        NonNegative());
+  field("trip_server_s_per_float", trip_server.s_per_float, "the same, for each float, beyond applying",
+        NonNegative());
+  field("trip_latency_s", trip_latency_s, "the rest of such a trip, to a server process on the same host",
+        NonNegative());
+  field("trip_crowding", trip_crowding,
+        "a trip takes so many times as long when all processors of a host have a worker", Positive());
+  field("poll_s", poll_s, "how long a worker looks for an answer that has not come", NonNegative());
 }
 
 void ConstantTable::ReadFrom(const std::string& path, const std::string& env, const std::string& algo) {
@@ -103,7 +116,7 @@ std::string ConstantTable::ToText() const {
   std::string text;
   for (const Row& row : rows) {
     text +=
-        fmt::format("  {:<21} {:>12}  {:<{}}  {}\n", row.name, row.value, row.origin, origin_width, row.doc);
+        fmt::format("  {:<23} {:>12}  {:<{}}  {}\n", row.name, row.value, row.origin, origin_width, row.doc);
   }
   return text;
 }

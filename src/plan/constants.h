@@ -5,6 +5,7 @@
 //   (round_fixed_s + round_split_s / k) * ratio,      ratio drawn from round_times, scaled to mean 1
 //
 // and applying, adding and copying gradients take so much per float. Links cost latency + bytes / bandwidth.
+// A trip is a request to a server and its answer; it also costs processor time at both ends.
 // docs/plan.md describes each constant. A file of constants is TOML with the names below.
 #pragma once
 
@@ -26,6 +27,14 @@ struct Link {
   double Seconds(double bytes) const { return latency_s + Transfer(bytes); }
 };
 
+// A trip with n floats each way takes fixed_s + n * s_per_float of a processor, at one of its ends.
+struct TripCost {
+  double fixed_s = 0;
+  double s_per_float = 0;
+
+  double Seconds(double floats) const { return fixed_s + s_per_float * floats; }
+};
+
 struct PlanConstants {
   std::string env, algo;  // what was measured
   int floats = 0;         // of one gradient, with the statistics that travel along
@@ -41,6 +50,10 @@ struct PlanConstants {
   double copy_s_per_float = 0;
   double shared_s_per_float = 0;
   Link network, loopback, threads;
+  TripCost trip_worker, trip_server;
+  double trip_latency_s = 0;
+  double trip_crowding = 1;
+  double poll_s = 0;
 
   void Fields(ConfigFields& field);
 

@@ -22,12 +22,13 @@ int DivideUp(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-Crew::Crew(const PlanConstants& constants, const Scenario& scenario, double own_s)
+Crew::Crew(const PlanConstants& constants, const Scenario& scenario, double own_s, bool turns)
     : constants_(constants),
       slow_(scenario.slow),
       seed_(scenario.seed),
       in_step_(InStep(scenario.way)),
       own_s_(own_s),
+      turns_(turns),
       parts_(in_step_ && scenario.split ? scenario.workers : 1),
       rounds_(ChooseRounds(scenario)),
       cores_(scenario.cores) {
@@ -58,13 +59,14 @@ double Crew::NextCompute(int worker) {
   double slower = worker == slow_.worker ? slow_.factor : 1;
   if (slow_.chance > 0 && random.NextUniform() < slow_.chance) slower *= slow_.slowdown;
 
-  // Neighbours share caches and memory; beyond the number of processors they also take turns.
-  const double neighbours = OnHost(HostOf(worker));
-  const double busy = std::min(neighbours, cores_);
-  const double crowding = cores_ > 1 ? 1 + (constants_.crowding - 1) * (busy - 1) / (cores_ - 1) : 1;
-  const double turns = std::max(1.0, neighbours / cores_);
+  const double turns = turns_ ? std::max(1.0, OnHost(HostOf(worker)) / cores_) : 1;
   const double alone_s = constants_.RoundSeconds(parts_) + own_s_;
-  return computing_s_[worker] = alone_s * ratio * slower * crowding * turns;
+  return computing_s_[worker] = alone_s * ratio * slower * Crowding(worker, constants_.crowding) * turns;
+}
+
+double Crew::Crowding(int worker, double all_busy) const {
+  const double busy = std::min<double>(OnHost(HostOf(worker)), cores_);
+  return cores_ > 1 ? 1 + (all_busy - 1) * (busy - 1) / (cores_ - 1) : 1;
 }
 
 void Crew::Finish(int worker, double now_s) {

@@ -10,8 +10,9 @@ namespace trireme {
 
 class Crew {
  public:
-  // `own_s`: what a worker does in a round besides computing its gradient (applying, copying).
-  Crew(const PlanConstants& constants, const Scenario& scenario, double own_s);
+  // `own_s`: what a worker does in a round besides computing its gradient (applying, copying). `turns`: where
+  // a host has more workers than processors, computing takes as much longer.
+  Crew(const PlanConstants& constants, const Scenario& scenario, double own_s, bool turns = true);
 
   int workers() const { return static_cast<int>(done_.size()); }
   int hosts() const { return static_cast<int>(on_host_.size()); }
@@ -19,6 +20,9 @@ class Crew {
   int FirstOn(int host) const { return host * per_host_; }
   int OnHost(int host) const { return on_host_[host]; }  // number of workers
   std::vector<int> HostOfEach() const;
+  // How many times longer something takes on the worker's host, where it takes `all_busy` times as long when
+  // every processor has a worker: neighbours share caches and memory.
+  double Crowding(int worker, double all_busy) const;
 
   // Rounds the worker has finished.
   int done(int worker) const { return done_[worker]; }
@@ -42,6 +46,7 @@ class Crew {
   std::uint64_t seed_;
   bool in_step_;
   double own_s_;
+  bool turns_;
   double parts_;  // a worker has one of so many parts of a lone worker's work
   int per_host_;
   int rounds_;

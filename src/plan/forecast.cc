@@ -16,6 +16,8 @@ Scenario ScenarioOf(const ForecastQuestion& question, Way way, int workers) {
           .workers = workers,
           .bound = question.bound,
           .servers = question.servers,
+          .servers_on_workers = question.servers_on_workers,
+          .overlap = question.overlap,
           .hosts = question.hosts,
           .cores = question.cores,
           .split = question.split,

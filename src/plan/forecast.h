@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct ForecastQuestion {
   int hosts = 0;  // as in Scenario
   int cores = 1;
   int servers = 1;
+  bool servers_on_workers = false;
+  bool overlap = false;
   int bound = 3;
   bool split = true;
   Slowness slow = {};
@@ -47,7 +50,11 @@ struct ForecastCheck {
   double predicted_speedup = 0, measured_speedup = 0;
   // Processor time per worker and second of the measured runs: well below 1 when others used the machine, and
   // then the measured rate is too low to judge by.
+  // Not known of ways through servers: their workers also wait, and servers run beside them.
   double processors_had = 1;
+  // Of workers on their own; both NaN for others.
+  double predicted_staleness = std::numeric_limits<double>::quiet_NaN();
+  double measured_staleness = std::numeric_limits<double>::quiet_NaN();
 
   double SpeedupError() const { return predicted_speedup / measured_speedup - 1; }
   double RateError() const { return predicted_steps_per_s / measured_steps_per_s - 1; }

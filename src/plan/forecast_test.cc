@@ -71,8 +71,8 @@ TEST_F(ForecastTest, RowsThatNoRunCanHaveAreMarked) {
 
 TEST_F(ForecastTest, TheTableStatesTheConstantsAndWhereTheyCameFrom) {
   const std::string text = ForecastTable(MakeForecast(table_.values, {.workers_up_to = 2}), table_);
-  EXPECT_TRUE(Contains(text, "round_split_s              1.00 ms  measured"));
-  EXPECT_TRUE(Contains(text, "network_latency_s          50.0 us  --latency"));
+  EXPECT_TRUE(Contains(text, "round_split_s                1.00 ms  measured"));
+  EXPECT_TRUE(Contains(text, "network_latency_s            50.0 us  --latency"));
 }
 
 TEST_F(ForecastTest, MeasuredPointsAreMarkedInThePicture) {
@@ -115,6 +115,25 @@ TEST_F(ForecastTest, JsonHoldsConstantsRowsAndChecks) {
   EXPECT_TRUE(json["rows"].back()["staleness"]["histogram"].is_array());
   EXPECT_TRUE(json["validation"].empty());
   EXPECT_EQ(json["notes"][0], "a note");
+}
+
+TEST_F(ForecastTest, WhereServersRunIsAPartOfTheQuestion) {
+  table_.values.trip_server = {.fixed_s = 1e-4, .s_per_float = 0};
+  ForecastQuestion question{.workers_up_to = 2, .hosts = 1, .cores = 2, .overlap = true};
+  const Forecast own = MakeForecast(table_.values, question);
+  question.servers_on_workers = true;
+  const Forecast shared = MakeForecast(table_.values, question);
+  EXPECT_LT(Row(shared, Way::kAsync, 2).outcome.steps_per_s, Row(own, Way::kAsync, 2).outcome.steps_per_s);
+  EXPECT_EQ(Row(shared, Way::kAllReduce, 2).outcome.steps_per_s,
+            Row(own, Way::kAllReduce, 2).outcome.steps_per_s);
+  EXPECT_FALSE(Contains(ForecastTable(own, table_), "on the workers' hosts"));
+  const std::string text = ForecastTable(shared, table_);
+  EXPECT_TRUE(Contains(
+      text, "async: 1 server on the workers' hosts, each push applied at once, computing meanwhile"));
+  const auto json = nlohmann::json::parse(ForecastJson(shared, table_));
+  EXPECT_EQ(json["servers_on"], "workers");
+  EXPECT_EQ(json["overlap"], true);
+  EXPECT_EQ(nlohmann::json::parse(ForecastJson(own, table_))["servers_on"], "own");
 }
 
 TEST_F(ForecastTest, TheSameSeedGivesTheSameText) {

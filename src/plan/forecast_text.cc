@@ -13,13 +13,21 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTableLine =
     "{:>8} {:>6} {:>9} {:>9} {:>10} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9}\n";
-constexpr std::string_view kCheckLine = "{:>12} {:>8} {:>11} {:>11} {:>9} {:>11} {:>11} {:>9} {:>8}\n";
+constexpr std::string_view kCheckLine =
+    "{:>12} {:>8} {:>11} {:>11} {:>9} {:>11} {:>11} {:>9} {:>8} {:>11} {:>11}\n";
+
+// "-" where there is no figure.
+std::string Known(double value, int decimals, const char* unit = "") {
+  return std::isfinite(value) ? fmt::format("{:.{}f}{}", value, decimals, unit) : "-";
+}
 
 std::string Percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
 std::string Title(Way way, const ForecastQuestion& question) {
   const std::string servers =
-      fmt::format("{} {}", question.servers, question.servers == 1 ? "server" : "servers");
+      fmt::format("{} {}{}", question.servers, question.servers == 1 ? "server" : "servers",
+                  question.servers_on_workers ? " on the workers' hosts" : "");
+  const char* overlap = question.overlap ? ", computing meanwhile" : "";
   const char* batch = question.split ? "workers in step split a batch" : "every worker brings a batch";
   switch (way) {
     case Way::kAllReduce:
@@ -27,10 +35,11 @@ std::string Title(Way way, const ForecastQuestion& question) {
     case Way::kServerSync:
       return fmt::format("server-sync: in step through {}; {}", servers, batch);
     case Way::kAsync:
-      return fmt::format("async: {}, each push applied at once; every worker brings a batch", servers);
+      return fmt::format("async: {}, each push applied at once{}; every worker brings a batch", servers,
+                         overlap);
     case Way::kSsp:
-      return fmt::format("ssp: {}, at most {} rounds ahead of the slowest; every worker brings a batch",
-                         servers, question.bound);
+      return fmt::format("ssp: {}, at most {} rounds ahead of the slowest{}; every worker brings a batch",
+                         servers, question.bound, overlap);
     case Way::kShared:
       return "shared: threads of one process, each push applied at once; every worker brings a batch";
   }
@@ -57,14 +66,15 @@ std::string WayTable(const Forecast& forecast, Way way) {
 
 std::string CheckTable(const std::vector<ForecastCheck>& checks) {
   std::string table = "validation: real runs on this machine\n";
-  table += fmt::format(kCheckLine, "store", "workers", "predicted/s", "measured/s", "error", "predicted x",
-                       "measured x", "error", "had");
+  table += fmt::format(kCheckLine, "way", "workers", "predicted/s", "measured/s", "error", "predicted x",
+                       "measured x", "error", "had", "pred. stale", "meas. stale");
   for (const ForecastCheck& check : checks) {
-    table += fmt::format(kCheckLine, check.store, check.workers, FormatCount(check.predicted_steps_per_s),
-                         FormatCount(check.measured_steps_per_s), Percent(check.RateError()),
-                         fmt::format("{:.2f}", check.predicted_speedup),
+    table += fmt::format(kCheckLine, WayName(check.way), check.workers,
+                         FormatCount(check.predicted_steps_per_s), FormatCount(check.measured_steps_per_s),
+                         Percent(check.RateError()), fmt::format("{:.2f}", check.predicted_speedup),
                          fmt::format("{:.2f}", check.measured_speedup), Percent(check.SpeedupError()),
-                         fmt::format("{:.0f} %", 100 * check.processors_had));
+                         Known(100 * check.processors_had, 0, " %"), Known(check.predicted_staleness, 2),
+                         Known(check.measured_staleness, 2));
   }
   if (std::ranges::any_of(checks, [](const ForecastCheck& check) { return check.processors_had < 0.9; })) {
     table +=
@@ -126,7 +136,9 @@ Json JsonOf(const ForecastCheck& check) {
           {"predicted_speedup", Number(check.predicted_speedup)},
           {"measured_speedup", Number(check.measured_speedup)},
           {"speedup_error", Number(check.SpeedupError())},
-          {"processors_had", Number(check.processors_had)}};
+          {"processors_had", Number(check.processors_had)},
+          {"predicted_staleness", Number(check.predicted_staleness)},
+          {"measured_staleness", Number(check.measured_staleness)}};
 }
 
 }  // namespace
@@ -163,6 +175,8 @@ std::string ForecastJson(const Forecast& forecast, const ConstantTable& constant
                {"hosts", question.hosts},
                {"cores", question.cores},
                {"servers", question.servers},
+               {"servers_on", question.servers_on_workers ? "workers" : "own"},
+               {"overlap", question.overlap},
                {"ssp", question.bound},
                {"batch", question.split ? "split" : "grow"},
                {"straggler",

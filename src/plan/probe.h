@@ -22,4 +22,24 @@ double ProbeCopy(std::size_t floats);
 // A pull and a push of the `shared` store.
 double ProbeShared(const OptimizerSettings& optimizer, std::size_t floats);
 
+// What a trip to a server costs: a push and the parameters that come back, to a process of this program on
+// this machine, on a Unix socket, with its folder, as `trireme train --servers 1` has it.
+struct ServerTrips {
+  TripCost worker, server;     // the server's: beyond applying
+  double latency_s = 0;        // the rest of a trip
+  double poll_s = 0;           // how long it takes to find that an answer has not come
+  int crowd = 1;               // workers on every processor, each of which pushes on its own,
+  double crowded_round_s = 0;  // need so long for a round: thinking and a trip
+};
+struct TripQuestion {
+  OptimizerSettings optimizer;
+  std::size_t floats = 1;        // of a push
+  double think_s = 0;            // that a worker computes between two trips, while others rest
+  double apply_s_per_float = 0;  // that a server needs in any case
+  double seconds = 1;            // to measure for, about
+};
+// Starts processes of this program, so the caller must be `trireme`. Throws Error, also when this build has
+// no gRPC.
+ServerTrips ProbeServer(const TripQuestion& question);
+
 }  // namespace trireme

@@ -7,11 +7,17 @@
 //   async         a server applies each push at once and answers with the parameters as they then are.
 //   ssp           the same, but a worker that is more than `bound` rounds ahead of the slowest waits for its
 //                 answer.
+//                 With `overlap` the worker of async and ssp does not wait: it goes on with the parameters it
+//                 has, looks for the answer before every round (for `poll_s`), and waits for it only before
+//                 its next push.
 //   shared        async in the memory of one process: workers are threads and apply their gradients
 //                 themselves.
 //
 // With `split`, workers in step divide one worker's work among them, as `trireme train` does; without it each
 // brings as much as a lone worker. Workers on their own always do the latter.
+//
+// Workers and servers run on the processors of their hosts, which those of one host share. A request to a
+// server and its answer take processor time at both ends, besides what the link takes.
 //
 // Pure: the same constants and scenario give the same outcome, bit for bit.
 #pragma once
@@ -45,10 +51,12 @@ struct Slowness {
 struct Scenario {
   Way way = Way::kAllReduce;
   int workers = 1;
-  int bound = 3;    // of ssp
-  int servers = 1;  // each has an equal part of the parameters, and a host of its own
-  int hosts = 0;    // for workers; 0: as many as there must be for one worker per processor
-  int cores = 1;    // processors of a host
+  int bound = 3;                    // of ssp
+  int servers = 1;                  // each has an equal part of the parameters
+  bool servers_on_workers = false;  // on the workers' hosts, in turn, instead of hosts of their own
+  bool overlap = false;             // of async and ssp
+  int hosts = 0;                    // for workers; 0: as many as there must be for one worker per processor
+  int cores = 1;                    // processors of a host
   bool split = true;
   Slowness slow = {};
   std::uint64_t seed = 1;
@@ -63,7 +71,7 @@ struct Outcome {
   double round_s = 0;
   double compute_s = 0;        // with what it applies and copies itself
   double communication_s = 0;  // what messages and servers would take if nobody else were there
-  double waiting_s = 0;        // for slower workers, for links and servers that others use
+  double waiting_s = 0;        // for slower workers; for links, servers and processors that others use
   Staleness staleness = {};    // of pushes by workers on their own
   int widest_gap = 0;          // ssp: most rounds a worker that computes was ahead of the slowest
   double bytes_per_round = 0;  // between nodes, all workers together

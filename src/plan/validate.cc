@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/system.h"
+#include "train/speedup.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -49,24 +50,23 @@ std::optional<RunFacts> RunOnce(RunSettings& settings, double steps, const Strag
   return std::move(result.facts);
 }
 
-// The quickest of some runs of about the same length.
-struct Best {
-  double steps = 0, cpu_s = 0, wall_s = std::numeric_limits<double>::infinity();
-
-  void Add(const RunFacts& run) {
-    if (run.wall_s < wall_s) *this = {static_cast<double>(run.steps), run.cpu_s, run.wall_s};
-  }
-};
-
 struct Case {
   ForecastCheck check;
   std::unique_ptr<RunSettings> settings;
   Straggler straggler;
-  Best brief, full;
+  // Of each pair of runs.
+  std::vector<double> steps_per_s, processors, staleness;
 
-  // Infinite or not above 0 when there is too little to tell.
-  double StepsPerSecond() const { return (full.steps - brief.steps) / (full.wall_s - brief.wall_s); }
+  void Add(const RunFacts& brief, const RunFacts& full) {
+    const double seconds = full.wall_s - brief.wall_s;
+    if (seconds <= 0 || full.steps <= brief.steps) return;  // too short to tell
+    steps_per_s.push_back(static_cast<double>(full.steps - brief.steps) / seconds);
+    processors.push_back((full.cpu_s - brief.cpu_s) / seconds);
+    staleness.push_back(full.staleness_mean);
+  }
 };
+
+bool ThroughServers(Way way) { return way != Way::kAllReduce && way != Way::kShared; }
 
 std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& make_settings,
                             Forecast& forecast) {
@@ -75,6 +75,8 @@ std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& 
   here.hosts = 1;
   here.cores = UsableProcessors();
   here.split = true;
+  here.servers = 1;
+  here.servers_on_workers = true;
   for (const RunnableWay& runnable : kRunnableWays) {
     for (int workers = 1; workers <= here.cores; workers *= 2) {
       try {
@@ -82,14 +84,16 @@ std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& 
         next.check.way = runnable.way;
         next.check.store = runnable.store;
         next.check.workers = workers;
-        next.settings = make_settings(runnable.store, workers);
-        next.check.predicted_steps_per_s =
-            Simulate(constants, ScenarioOf(here, runnable.way, workers)).steps_per_s;
+        next.settings = make_settings(runnable, workers);
+        here.overlap = next.settings->run.server.overlap;
+        const Outcome predicted = Simulate(constants, ScenarioOf(here, runnable.way, workers));
+        next.check.predicted_steps_per_s = predicted.steps_per_s;
+        if (!InStep(runnable.way)) next.check.predicted_staleness = predicted.staleness.mean();
         if (here.slow.worker < workers) next.straggler = {here.slow.worker, here.slow.factor};
         cases.push_back(std::move(next));
       } catch (const Error& error) {
         forecast.notes.push_back(
-            fmt::format("not validated: store {}, {} workers: {}", runnable.store, workers, error.what()));
+            fmt::format("not validated: {}, {} workers: {}", WayName(runnable.way), workers, error.what()));
       }
     }
   }
@@ -104,24 +108,24 @@ void Validate(const PlanConstants& constants, const MakeSettings& make_settings,
   for (Case& one : cases) {  // what a first run pays for, later ones find ready
     if (!stop) RunOnce(*one.settings, 1, {}, stop);
   }
-  for (int i = 0; i < kRepeats * 2 * static_cast<int>(cases.size()); ++i) {
+  for (int i = 0; i < kRepeats * static_cast<int>(cases.size()); ++i) {
     if (stop) break;
-    Case& one = cases[i / 2 % cases.size()];
-    const bool full = i % 2 == 1;
-    const double steps = seconds * one.check.predicted_steps_per_s * (full ? 1 : kShortShare);
-    const auto run = RunOnce(*one.settings, steps, one.straggler, stop);
-    if (run) (full ? one.full : one.brief).Add(*run);
+    Case& one = cases[i % cases.size()];
+    const double steps = seconds * one.check.predicted_steps_per_s;
+    const auto brief = RunOnce(*one.settings, kShortShare * steps, one.straggler, stop);
+    const auto full = RunOnce(*one.settings, steps, one.straggler, stop);
+    if (brief && full) one.Add(*brief, *full);
   }
   // Speed-ups are relative to one worker with its own parameters: the first case.
-  const auto known = [](const Case& one) { return one.StepsPerSecond() > 0; };
   for (const Case& one : cases) {
-    if (!known(one) || !known(cases.front())) continue;
+    if (one.steps_per_s.empty() || cases.front().steps_per_s.empty()) continue;
     ForecastCheck check = one.check;
-    check.measured_steps_per_s = one.StepsPerSecond();
-    check.processors_had =
-        (one.full.cpu_s - one.brief.cpu_s) / (one.full.wall_s - one.brief.wall_s) / check.workers;
+    check.measured_steps_per_s = Median(one.steps_per_s);
+    check.processors_had = ThroughServers(check.way) ? std::numeric_limits<double>::quiet_NaN()
+                                                     : Median(one.processors) / check.workers;
+    if (!InStep(check.way)) check.measured_staleness = Median(one.staleness);
     check.predicted_speedup = check.predicted_steps_per_s / cases.front().check.predicted_steps_per_s;
-    check.measured_speedup = check.measured_steps_per_s / cases.front().StepsPerSecond();
+    check.measured_speedup = check.measured_steps_per_s / Median(cases.front().steps_per_s);
     forecast.checks.push_back(check);
   }
   if (stop) forecast.notes.push_back("interrupted: some runs are missing");

@@ -2,7 +2,11 @@
 //
 // A rate is taken from two runs of different lengths, (more steps - fewer steps) / (longer - shorter time),
 // so that setting up, filling a replay, the last evaluation and the checkpoint at the end, which both have,
-// do not count. Runs are repeated in turns and their rates' median is taken.
+// do not count. Such pairs are repeated in turns and the median of their rates is taken: the two runs of a
+// pair follow each other, so what else the machine does touches both alike.
+//
+// Workers are threads of one process, as in the model those of a host are, and servers are processes beside
+// it: what `trireme train --workers m` and `--store server --servers 1` start.
 #pragma once
 
 #include <atomic>
@@ -19,18 +23,21 @@ namespace trireme {
 struct RunnableWay {
   Way way;
   const char* store;
+  Pace pace = Pace::kSync;  // of store server
 };
-// `server` joins with a row per mode, where runs can be started with it.
 inline constexpr RunnableWay kRunnableWays[] = {
     {Way::kAllReduce, "allreduce"},
+    {Way::kServerSync, "server", Pace::kSync},
+    {Way::kAsync, "server", Pace::kAsync},
+    {Way::kSsp, "server", Pace::kSsp},
     {Way::kShared, "shared"},
 };
 
-// Settings of a run with that store and number of workers, resolved. Throws Error when they do not go
+// Settings of a run that way and with that number of workers, resolved. Throws Error when they do not go
 // together.
-using MakeSettings = std::function<std::unique_ptr<RunSettings>(const std::string& store, int workers)>;
+using MakeSettings = std::function<std::unique_ptr<RunSettings>(const RunnableWay& way, int workers)>;
 
-// Runs 1, 2, 4, ... workers up to the processors of this machine with every store above, each run about
+// Runs 1, 2, 4, ... workers up to the processors of this machine in every way above, each run about
 // `seconds`, and adds to the forecast's checks; a way that these settings do not allow becomes a note. Ends
 // early, with what there is, when `stop` is set. Throws Error.
 void Validate(const PlanConstants& constants, const MakeSettings& make_settings, double seconds,

@@ -43,6 +43,47 @@ TEST_F(PlanTest, PredictsEveryWayUpToAThousandWorkers) {
   EXPECT_EQ(json["constants"]["round_split_s"]["origin"], "measured");
   EXPECT_EQ(json["constants"]["steps_per_round"]["value"], 256);
   EXPECT_TRUE(json["validation"].empty());
+  EXPECT_EQ(json["servers_on"], "own");
+}
+
+// Through a real server process.
+TEST_F(PlanTest, TripsToServersAreMeasured) {
+  const Json json = ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "1"})));
+  const Json& constants = json["constants"];
+  for (const char* name : {"trip_worker_s", "trip_worker_s_per_float", "trip_server_s",
+                           "trip_server_s_per_float", "trip_latency_s", "trip_crowding", "poll_s"}) {
+    ASSERT_TRUE(constants.contains(name)) << name;
+    EXPECT_EQ(constants[name]["origin"], "measured") << name;
+    ASSERT_TRUE(constants[name]["value"].is_number()) << name;  // infinity and NaN are not
+    EXPECT_GE(constants[name]["value"], 0) << name;
+    EXPECT_LT(constants[name]["value"], 1000) << name;
+  }
+  for (const char* end : {"trip_worker_s", "trip_server_s"}) {
+    const double per_float = constants[std::string(end) + "_per_float"]["value"];
+    EXPECT_GT(constants[end]["value"].get<double>() + per_float, 0) << end;
+  }
+  EXPECT_GT(constants["poll_s"]["value"], 0);
+  EXPECT_TRUE(json["notes"].empty()) << json["notes"];
+}
+
+// Constants of a file, so both predictions are of the same machine; the network is as quick as the host.
+TEST_F(PlanTest, ServersMayRunOnTheHostsOfTheirWorkers) {
+  ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "1", "--save-constants", Path("c.toml")})));
+  const auto rate = [&](const char* where, const char* way) {
+    const Json json = ResultOf(RunTrireme(
+        Plan({"--json", "--constants", Path("c.toml"), "--workers-up-to", "2", "--cores", "1", "--hosts", "1",
+              "--latency", "1ns", "--bandwidth", "1000GB/s", "--servers-on", where})));
+    EXPECT_EQ(json["servers_on"], where);
+    double steps_per_s = 0;
+    for (const Json& row : json["rows"]) {
+      if (row["way"] == way && row["workers"] == 2) steps_per_s = row["steps_per_s"];
+    }
+    return steps_per_s;
+  };
+  for (const char* way : {"server-sync", "async", "ssp"}) {
+    EXPECT_GT(rate("workers", way), 0) << way;
+    EXPECT_LT(rate("workers", way), rate("own", way)) << way;
+  }
 }
 
 TEST_F(PlanTest, TheSameConstantsAndSeedGiveTheSameOutput) {
@@ -62,14 +103,23 @@ TEST_F(PlanTest, ValidationRunsWhatThisMachineCanRun) {
   const Json json = ResultOf(RunTrireme(Plan(
       {"--json", "--validate", "--workers-up-to", "4", "--out", Path("p.svg"), "--set", "target_kl=0"})));
   ASSERT_FALSE(json["validation"].empty());
-  std::set<std::string> stores;
+  std::map<std::string, std::string> stores;
   for (const Json& check : json["validation"]) {
-    stores.insert(check["store"]);
+    stores[check["way"]] = check["store"];
     EXPECT_GT(check["measured_steps_per_s"], 0);
     EXPECT_TRUE(check["speedup_error"].is_number());
+    EXPECT_EQ(check["measured_staleness"].is_null(),
+              check["way"] == "allreduce" || check["way"] == "server-sync");
   }
-  EXPECT_TRUE(stores.contains("allreduce"));
-  EXPECT_NE(ReadText(Path("p.svg")).find("allreduce, measured"), std::string::npos);
+  const std::map<std::string, std::string> all = {{"allreduce", "allreduce"},
+                                                  {"server-sync", "server"},
+                                                  {"async", "server"},
+                                                  {"ssp", "server"},
+                                                  {"shared", "shared"}};
+  EXPECT_EQ(stores, all) << json["notes"];
+  for (const auto& [way, store] : all) {
+    EXPECT_NE(ReadText(Path("p.svg")).find(way + ", measured"), std::string::npos) << way;
+  }
 }
 
 TEST_F(PlanTest, RefusesWhatMakesNoSense) {
@@ -80,6 +130,9 @@ TEST_F(PlanTest, RefusesWhatMakesNoSense) {
   Refused({"--hosts", "0"}, {"--hosts"});
   Refused({"--ssp", "-1"}, {"--ssp"});
   Refused({"--batch", "shrink"}, {"--batch", "split"});
+  Refused({"--servers-on", "mars"}, {"--servers-on", "workers"});
+  Refused({"--servers", "0"}, {"--servers"});
+  Refused({"--seconds", "soon"}, {"--seconds"});
   Refused({"--straggler", "worker=1"}, {"--straggler", "factor"});
   Refused({"--straggler", "chance=0.1"}, {"--straggler", "slowdown"});
   Refused({"--straggler", "speed=5"}, {"--straggler", "speed"});

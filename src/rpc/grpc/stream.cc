@@ -112,7 +112,9 @@ void* GrpcStream::Begin(Operation operation) {
 }
 
 bool GrpcStream::Wait(Operation operation, Deadline deadline) {
-  const gpr_timespec until = ToTimespec(deadline);
+  // gRPC rounds up to milliseconds: only what lies far back is not waited for.
+  const gpr_timespec until =
+      deadline <= Clock::now() ? gpr_inf_past(GPR_CLOCK_REALTIME) : ToTimespec(deadline);
   while (state_[operation].pending) {
     void* tag = nullptr;
     bool ok = false;

@@ -1,0 +1,231 @@
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/scratch_folder.h"
+#include "base/system.h"
+#include "plan/probe.h"
+#include "plan/timing_store.h"
+#include "server/local_servers.h"
+#include "server/server_communicator.h"
+#include "server/server_store.h"
+#include "train/speedup.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kWarmUp = 50;  // trips that do not count
+constexpr int kFewest = 100, kMost = 5000;
+constexpr double kUsualTrip = 200e-6;  // seconds, to choose how many
+
+fs::path MakeFolder() {
+  std::string name = (fs::temp_directory_path() / "trireme-probe-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", fs::temp_directory_path().string());
+  return name;
+}
+
+// Processor time of processes that this one has started and that have ended.
+double ChildrenSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// One experiment: so many workers, each with so many trips of its own.
+struct Experiment {
+  const TripQuestion& question;
+  int workers = 1;
+  bool gradients = true;  // each worker on its own; else the smallest messages of workers in step
+  int trips = kFewest;
+};
+// Per trip.
+struct Costs {
+  double wall_s = 0;    // the median of the first worker's, from the first to the last instruction
+  double round_s = 0;   // the median with thinking
+  double worker_s = 0;  // processor time
+  double server_s = 0;
+  double sum() const { return worker_s + server_s; }
+};
+
+class TripWorker {
+ public:
+  TripWorker(const Experiment& experiment, const std::string& address, int index)
+      : experiment_(experiment),
+        session_({{.transport = &LoadGrpc(), .address = address, .security = {}}}, Terms(experiment),
+                 static_cast<std::uint64_t>(index) + 1),
+        comm_(session_),
+        store_(MakeAsyncServerStore(session_, /*overlap=*/false)),
+        gradient_(experiment.question.floats) {
+    session_.Offer(std::vector<float>(experiment.question.floats, 0.5f));
+  }
+  ~TripWorker() { session_.Leave(); }
+
+  void Run(int trips, std::vector<double>* walls, std::vector<double>* rounds) {
+    for (int i = 0; i < trips; ++i) {
+      const double round_s = MonotonicSeconds();
+      Think();
+      const double begun_s = MonotonicSeconds();
+      if (experiment_.gradients) {
+        store_->Push(gradient_, {.learning_rate = 1e-4f, .max_grad_norm = 0.5});
+      } else {
+        comm_.Barrier();
+      }
+      if (walls == nullptr) continue;
+      walls->push_back(MonotonicSeconds() - begun_s);
+      rounds->push_back(MonotonicSeconds() - round_s);
+    }
+  }
+  double thought_s() const { return thought_s_; }
+  ServerSession& session() { return session_; }
+
+ private:
+  static RunTerms Terms(const Experiment& experiment) {
+    return {.version = "",
+            .env = "probe",
+            .algo = "probe",
+            .network = "",
+            .params = experiment.question.floats,
+            .servers = 1,
+            .pace = experiment.gradients ? Pace::kAsync : Pace::kSync,
+            .workers = 1,
+            .lease_s = 60,
+            .optimizer = experiment.question.optimizer};
+  }
+  void Think() {
+    const double begun_s = ThreadSeconds();
+    std::ranges::fill(gradient_, 1e-3f);
+    while (ThreadSeconds() - begun_s < experiment_.question.think_s) {
+    }
+    thought_s_ += ThreadSeconds() - begun_s;
+  }
+
+  const Experiment& experiment_;
+  ServerSession session_;
+  ServerCommunicator comm_;
+  std::unique_ptr<ServerStore> store_;
+  std::vector<float> gradient_;
+  double thought_s_ = 0;
+};
+
+// All but the first wait for their turn to join, so that they have different ranks; then they go on together.
+Costs RunWith(const Experiment& experiment, const std::string& address) {
+  std::vector<std::unique_ptr<TripWorker>> workers;
+  for (int i = 0; i < experiment.workers; ++i) {
+    workers.push_back(std::make_unique<TripWorker>(experiment, address, i));
+    workers.back()->session().Join();
+  }
+  const auto together = [&](int trips, std::vector<double>* walls, std::vector<double>* rounds) {
+    std::vector<std::exception_ptr> errors(workers.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          workers[i]->Run(trips, i == 0 ? walls : nullptr, rounds);
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& error : errors) {
+      if (error) std::rethrow_exception(error);
+    }
+  };
+  const auto thought_s = [&] {
+    double sum = 0;
+    for (const auto& worker : workers) sum += worker->thought_s();
+    return sum;
+  };
+  together(kWarmUp, nullptr, nullptr);
+  std::vector<double> walls, rounds;
+  const double cpu_s = CpuSeconds(), thinking_s = thought_s();
+  together(experiment.trips, &walls, &rounds);
+  const double spent_s = CpuSeconds() - cpu_s - (thought_s() - thinking_s);
+  return {.wall_s = Median(std::move(walls)),
+          .round_s = Median(std::move(rounds)),
+          .worker_s = std::max(0.0, spent_s) / (experiment.trips * experiment.workers)};
+}
+
+// A server of its own, whose processor time is known when it has ended.
+Costs RunWithServer(const Experiment& experiment, double& server_s) {
+  const double before_s = ChildrenSeconds();
+  Costs costs;
+  {
+    const ScratchFolder folder(MakeFolder());
+    const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
+    costs = RunWith(experiment, servers.addresses()[0]);
+  }
+  server_s = ChildrenSeconds() - before_s;
+  return costs;
+}
+
+// What a server spends on starting and ending, it spends in a short experiment too.
+Costs Measure(Experiment experiment, double seconds) {
+  const double each_s = experiment.question.think_s + kUsualTrip;
+  const int trips = static_cast<int>(std::clamp<double>(seconds / each_s, kFewest, kMost));
+  double short_s = 0, long_s = 0;
+  experiment.trips = 1;
+  RunWithServer(experiment, short_s);
+  experiment.trips = 1 + trips;
+  Costs costs = RunWithServer(experiment, long_s);
+  costs.server_s = std::max(0.0, long_s - short_s) / (trips * experiment.workers);
+  return costs;
+}
+
+double MeasurePoll() {
+  const ScratchFolder folder(MakeFolder());
+  const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
+  const auto stream = LoadGrpc().Connect(servers.addresses()[0], {});
+  stream->Receive(Clock::now() + std::chrono::milliseconds(200));  // opens; nothing comes
+  std::vector<double> seconds;
+  for (int i = 0; i < 50; ++i) {
+    const double begun_s = MonotonicSeconds();
+    stream->Receive(Clock::now());
+    seconds.push_back(MonotonicSeconds() - begun_s);
+  }
+  return Median(std::move(seconds));
+}
+
+// From a trip of `floats` and one of none.
+TripCost Fit(double small_s, double large_s, double floats) {
+  const double fixed_s = std::min(small_s, large_s);
+  return {.fixed_s = fixed_s, .s_per_float = (large_s - fixed_s) / floats};
+}
+
+}  // namespace
+
+ServerTrips ProbeServer(const TripQuestion& question) {
+  const auto floats = static_cast<double>(question.floats);
+  const double apply_s = question.apply_s_per_float * floats;
+  Costs large = Measure({.question = question}, question.seconds / 2);
+  Costs small = Measure({.question = question, .gradients = false}, question.seconds / 4);
+  // Processor time that a trip does not wait for, such as falling asleep after the answer, is no part of it.
+  if (const double excess = large.sum() / large.wall_s; excess > 1) {
+    for (double* const cost : {&large.worker_s, &large.server_s, &small.worker_s, &small.server_s}) {
+      *cost /= excess;
+    }
+  }
+  ServerTrips trips;
+  trips.worker = Fit(small.worker_s, large.worker_s, floats);
+  trips.server = Fit(small.server_s, std::max(0.0, large.server_s - apply_s), floats);
+  trips.latency_s = large.wall_s - large.sum();
+  trips.poll_s = MeasurePoll();
+  trips.crowd = UsableProcessors();
+  trips.crowded_round_s =
+      trips.crowd == 1
+          ? large.round_s
+          : Measure({.question = question, .workers = trips.crowd}, question.seconds / 4).round_s;
+  return trips;
+}
+
+}  // namespace trireme
