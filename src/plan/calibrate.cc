@@ -267,6 +267,7 @@ void CalibrateTrips(const RunSettings& settings, double seconds, ConstantTable& 
   constants.trip_worker = trips.worker;
   constants.trip_server = trips.server;
   constants.trip_latency_s = trips.latency_s;
+  constants.trip_overlapped = trips.overlapped;
   constants.poll_s = trips.poll_s;
   constants.trip_crowding =
       FitTripCrowding(constants, trips.crowd, constants.RoundSeconds(1), trips.crowded_round_s);

@@ -64,6 +64,9 @@ void PlanConstants::Fields(ConfigFields& field) {
         NonNegative());
   field("trip_latency_s", trip_latency_s, "the rest of such a trip, to a server process on the same host",
         NonNegative());
+  field("trip_overlapped", trip_overlapped,
+        "a worker's processor time for a trip that it does not wait for, relative to one that it waits for",
+        Positive());
   field("trip_crowding", trip_crowding,
         "a trip takes so many times as long when all processors of a host have a worker", Positive());
   field("poll_s", poll_s, "how long a worker looks for an answer that has not come", NonNegative());

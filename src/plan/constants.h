@@ -52,6 +52,7 @@ struct PlanConstants {
   Link network, loopback, threads;
   TripCost trip_worker, trip_server;
   double trip_latency_s = 0;
+  double trip_overlapped = 1;
   double trip_crowding = 1;
   double poll_s = 0;
 

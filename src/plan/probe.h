@@ -27,6 +27,7 @@ double ProbeShared(const OptimizerSettings& optimizer, std::size_t floats);
 struct ServerTrips {
   TripCost worker, server;     // the server's: beyond applying
   double latency_s = 0;        // the rest of a trip
+  double overlapped = 1;       // the worker's part of a trip that it does not wait for, relative to `worker`
   double poll_s = 0;           // how long it takes to find that an answer has not come
   int crowd = 1;               // workers on every processor, each of which pushes on its own,
   double crowded_round_s = 0;  // need so long for a round: thinking and a trip

@@ -96,7 +96,8 @@ class ServerWay final : public Engine::Actor {
     const int host = host_of_[node];
     const double crowding =
         host < crew_.hosts() ? crew_.Crowding(crew_.FirstOn(host), constants_.trip_crowding) : 1;
-    return cost.Seconds(FloatsOf(tag)) / 2 * crowding;
+    const double overlapped = IsWorker(node) && overlap_ ? constants_.trip_overlapped : 1;
+    return cost.Seconds(FloatsOf(tag)) / 2 * crowding * overlapped;
   }
 
   void OnTimer(int node, int tag) override;
