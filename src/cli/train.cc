@@ -122,7 +122,14 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     folder = RunFolder::Create(flags.out, fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed),
                                settings->fields.ToToml());
   }
-  const TrainResult result = Train(*settings, *folder, options);
+  const TrainResult result = [&] {
+    try {
+      return Train(*settings, *folder, options);
+    } catch (const Error&) {
+      folder->RemoveIfUnused();
+      throw;
+    }
+  }();
   if (flags.json) {
     fmt::print("{}\n", ResultJson(result.facts));
   } else {

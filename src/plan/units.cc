@@ -24,7 +24,7 @@ constexpr Unit kRates[] = {{"B/s", 1},          {"kB/s", 1e3},       {"MB/s", 1e
 double Parse(std::string_view text, std::span<const Unit> units, const std::string& origin,
              std::string_view expected) {
   const std::string_view trimmed = Trim(text);
-  std::optional<double> value = ParseDouble(trimmed);
+  std::optional<double> value;
   for (const Unit& unit : units) {
     if (value || !trimmed.ends_with(unit.name)) continue;
     value = ParseDouble(trimmed.substr(0, trimmed.size() - unit.name.size()));

@@ -9,7 +9,10 @@ namespace trireme {
 ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOptions options)
     : transport_(transport), options_(std::move(options)) {
   if (options_.folder.empty()) return;
-  std::filesystem::create_directories(options_.folder);
+  std::error_code error;
+  std::filesystem::create_directories(options_.folder, error);
+  if (error)
+    Fail("--dir {}: {}. Choose a folder that can be written", options_.folder.string(), error.message());
   for (int index = 0; index < kMostServers; ++index) {
     if (!std::filesystem::exists(StorageOf(index).folder)) continue;
     std::unique_ptr<Shard> shard = Shard::Recover(StorageOf(index));
@@ -75,6 +78,13 @@ void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message
   if (shards_.contains(shard)) return Join(newcomer);
   if (newcomer.greeting.continues) {
     Fail("this server has no parameters: it was started again without its folder, or serves another run");
+  }
+  for (const auto& [other, service] : shards_) {
+    if (!service->begun()) continue;
+    Fail(
+        "this server holds part {} of {} of the run, not part {}: give --servers the order of the other "
+        "workers",
+        other, service->terms().servers, shard);
   }
   waiting_[shard].push_back(newcomer);
   if (waiting_[shard].size() == 1) AskForState(shard);

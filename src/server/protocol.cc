@@ -35,6 +35,7 @@ std::string ReadText(Incoming& message, const Header& header) {
 
 void RunTerms::Fields(ConfigFields& field) {
   field("version", version, "of the program");
+  field("pace", pace, "how workers take turns", kPaceNames);
   field("env", env, "environment");
   field("algo", algo, "algorithm");
   field("network", network, "layers");
@@ -42,7 +43,6 @@ void RunTerms::Fields(ConfigFields& field) {
   field("params", params, "parameters of the network", Between(1, 1e12));
   field("work_shards", work_shards, "shards of a step", AtLeast(1));
   field("servers", servers, "parts of the parameters", Between(1, kMostServers));
-  field("pace", pace, "how workers take turns", kPaceNames);
   field("workers", workers, "in step: how many take part", Between(1, kMostWorkers));
   field("backup_workers", backup_workers, "in step: how many a round does without",
         Between(0, kMostWorkers - 1));
@@ -84,7 +84,9 @@ void RunTerms::CheckEqual(const RunTerms& theirs) const {
   other_fields.Add(other);
   for (const std::string& name : our_fields.Names()) {
     const std::string a = our_fields.Get(name), b = other_fields.Get(name);
-    if (a != b) Fail("the run of this server has {} {}, the worker {}", name, a, b);
+    if (a == b) continue;
+    Fail("the run of this server has {} {}, the worker {}: give both the same, or the server another --dir",
+         name, a, b);
   }
 }
 

@@ -12,6 +12,10 @@ namespace {
 // Sequences of requests and of hellos are told apart.
 constexpr std::uint64_t kHelloSequence = std::uint64_t{1} << 63;
 constexpr double kShortestPause = 0.02, kLongestPause = 1;
+constexpr std::chrono::seconds kOpening{3};  // for one attempt to connect
+// A wait is told of when it has lasted so long, and then now and then. Whoever was told to stop goes on
+// waiting for a while: the end of an iteration is a better place.
+constexpr std::chrono::seconds kFirstWord{3}, kNextWord{30}, kGrace{5};
 constexpr std::string_view kTokenRefused = "refused the token";  // why a stream ends that has another token
 
 }  // namespace
@@ -40,14 +44,13 @@ Welcome ServerLink::Greet(std::span<float> params) {
   for (;;) {
     const std::uint64_t sequence = kHelloSequence | ++hellos_;
     Header hello{.kind = MessageKind::kHello, .worker = greeting_.worker, .sequence = sequence};
-    bool sent = Send(MakeMessage(hello, {}, {}, greeting_.Encode()));
+    bool sent = stream_->Send(MakeMessage(hello, {}, {}, greeting_.Encode()), Clock::now() + kOpening);
     while (sent) {
       Header header;
       Incoming* const message = Receive(header, Clock::now() + Seconds(0.2));
-      CheckPatience("to take it in");
+      Watch("to take it in");
       if (message == nullptr) {
         if (stream_->closed()) break;
-        CheckStop();
         continue;
       }
       if (header.kind == MessageKind::kNeedState) {
@@ -59,12 +62,12 @@ Welcome ServerLink::Greet(std::span<float> params) {
         ReadFloats(*message, params);
         greeting_.rank = static_cast<std::int64_t>(header.worker);
         pause_s_ = 0;
+        tell_next_ = {};
         return {header, ReadDoubles(*message, header)};
       }
     }
     HearWhy();
-    CheckPatience("to take it in");
-    CheckStop();
+    Watch("to take it in");
     std::this_thread::sleep_for(Seconds(pause_s_));
     pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
     stream_ = place_.transport->Connect(place_.address, place_.security);
@@ -122,7 +125,7 @@ Incoming& ServerLink::Answer(Header& answer) {
       link_.waited_s += MonotonicSeconds() - begun_s;
       return *message;
     }
-    CheckPatience("to answer");
+    Watch("to answer");
     if (message == nullptr && stream_->closed()) Reconnect();
   }
 }
@@ -155,6 +158,7 @@ void ServerLink::Count(std::size_t bytes) {
 
 void ServerLink::Answered(const Header& answer) {
   Count(MessageWriter::Size(answer));
+  tell_next_ = {};
   if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
   Forget();
 }
@@ -172,19 +176,30 @@ Incoming* ServerLink::Receive(Header& header, Deadline until) {
   return message;
 }
 
-void ServerLink::CheckStop() const {
-  if (place_.stop == nullptr || !place_.stop->load()) return;
-  Fail("stopped while waiting for server {} to take this worker in{}{}", place_.address,
-       said_.empty() ? "" : ": ", said_);
-}
-
-void ServerLink::CheckPatience(const char* what) {
-  if (Clock::now() - heard_ < Seconds(place_.patience_s)) return;
-  lost_ = true;
+void ServerLink::Lose(const char* what, const std::string& why) {
   Forget();
   const std::string who = greeting_.rank < 0 ? "a new worker" : fmt::format("worker {}", greeting_.rank);
-  throw ServerLost(fmt::format("{} waited {} s for server {} {}: {}", who, place_.patience_s, place_.address,
-                               what, said_.empty() ? "it says nothing" : said_));
+  throw ServerLost(fmt::format("{} {} server {} {}: {}", who, why, place_.address, what,
+                               said_.empty() ? "it says nothing" : said_));
+}
+
+void ServerLink::Watch(const char* what) {
+  const Deadline now = Clock::now();
+  if (now - heard_ >= Seconds(place_.patience_s)) {
+    lost_ = true;
+    Lose(what, fmt::format("waited {} s for", place_.patience_s));
+  }
+  if (place_.stop != nullptr && place_.stop->load()) {
+    if (told_to_stop_ == Deadline()) told_to_stop_ = now;
+    const bool newcomer = !greeting_.continues;  // has nothing to end well
+    if (newcomer || now - told_to_stop_ >= kGrace) Lose(what, "was stopped while waiting for");
+  }
+  if (place_.say == nullptr || now < tell_next_) return;
+  if (tell_next_ != Deadline()) {
+    place_.say(fmt::format("waiting for server {} {}: {}", place_.address, what,
+                           said_.empty() ? "it says nothing" : said_));
+  }
+  tell_next_ = now + (tell_next_ == Deadline() ? kFirstWord : kNextWord);
 }
 
 }  // namespace trireme

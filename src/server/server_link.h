@@ -31,7 +31,8 @@ struct ServerPlace {
   std::string address;
   Security security;
   double patience_s = 60;
-  const std::atomic<bool>* stop = nullptr;  // ends the wait to be taken in
+  const std::atomic<bool>* stop = nullptr;                // ends waits
+  std::function<void(const std::string&)> say = nullptr;  // told of waits that last
 };
 
 // What a server says to a worker that it takes in.
@@ -84,10 +85,10 @@ class ServerLink {
   void Count(std::size_t bytes);
   // Notes why the stream is closed. Throws Error when there is no point in another attempt.
   void HearWhy();
-  // Throws Error when the worker is to stop.
-  void CheckStop() const;
-  // Throws ServerLost when nothing was heard for too long.
-  void CheckPatience(const char* what);
+  // While it waits for the server to do something: tells of it when it lasts. Throws ServerLost when nothing
+  // was heard for too long, or some time after the worker was told to stop.
+  void Watch(const char* what);
+  void Lose(const char* what, const std::string& why);
 
   ServerPlace place_;
   std::function<Outgoing()> state_;
@@ -98,9 +99,10 @@ class ServerLink {
   std::uint64_t awaited_ = 0;   // of the one whose answer is awaited
   std::uint64_t hellos_ = 0;
   Deadline heard_;
-  double pause_s_ = 0;  // before the next attempt to connect
-  bool lost_ = false;   // for good
-  std::string said_;    // why the last stream was closed, or for whom the server waits
+  double pause_s_ = 0;                 // before the next attempt to connect
+  bool lost_ = false;                  // for good
+  Deadline tell_next_, told_to_stop_;  // of the wait that goes on
+  std::string said_;                   // why the last stream was closed, or for whom the server waits
   ProcessLink link_;
 };
 

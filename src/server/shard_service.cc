@@ -32,6 +32,8 @@ ShardService::ShardService(ServerTransport& transport, const RunTerms& terms, in
       shard_(std::move(shard)),
       members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : 0),
       gradient_(shard_->params().size()),
+      recovered_(recovered),
+      first_version_(shard_->version()),
       all_back_(recovered ? Clock::now() + lease() : Deadline::min()),
       say_(std::move(say)) {
   if (terms.pace == Pace::kSync) rounds_ = std::make_unique<SyncRounds>(*this, recovered);

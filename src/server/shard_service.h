@@ -31,6 +31,8 @@ class ShardService {
   ~ShardService();
 
   const RunTerms& terms() const { return terms_; }
+  // Whether anything has happened to it: the run goes on with the parts it has.
+  bool begun() const { return recovered_ || shard_->version() != first_version_; }
   const Shard& shard() const { return *shard_; }
   const Membership& members() const { return members_; }
 
@@ -83,8 +85,10 @@ class ShardService {
   Membership members_;
   AlignedBuffer<float> gradient_;
   std::map<std::uint64_t, Header> applied_;  // pushes that are applied but not answered, by worker
-  Deadline all_back_;                        // until then workers of before a restart may come back
-  std::unique_ptr<SyncRounds> rounds_;       // in step only
+  bool recovered_;
+  std::uint64_t first_version_;
+  Deadline all_back_;                   // until then workers of before a restart may come back
+  std::unique_ptr<SyncRounds> rounds_;  // in step only
   Say say_;
 };
 

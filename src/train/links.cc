@@ -41,10 +41,12 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
                          const RunFolder& folder) {
   const ServerConfig& config = settings.run.server;
   Transport& transport = LoadGrpc();
+  say = options.say;
   if (const int count = config.local(); count > 0) {
     // A run continues from its checkpoint, where parameters and workers are of the same moment.
-    std::filesystem::remove_all(folder.path() / "servers");
-    local = std::make_unique<LocalServers>(count, folder.path() / "servers", options.audit, options.say);
+    local_folder = folder.path() / "servers";
+    std::filesystem::remove_all(local_folder);
+    local = std::make_unique<LocalServers>(count, local_folder, options.audit, options.say);
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {
     places.push_back(
@@ -58,6 +60,15 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
   for (int worker = 0; worker < settings.run.workers; ++worker) ids.push_back(DrawId());
   pulse = std::make_unique<Pulse>(places, ids, terms.lease_s);
   if (options.audit) audit = folder.path();
+}
+
+// The checkpoint has what they had; their logs have room for much more.
+ServerGroup::~ServerGroup() {
+  if (!local) return;
+  pulse.reset();
+  local.reset();
+  std::error_code ignored;
+  if (audit.empty()) std::filesystem::remove_all(local_folder, ignored);
 }
 
 std::string ServerGroup::AuditOf(int thread) const {
@@ -100,7 +111,11 @@ WorkerLinks::WorkerLinks(const RunSettings& settings, WorkerGroup& group, int th
   } else if (!group.servers) {
     store_ = MakeAllReduceStore(*comm_, settings.algorithm->optimizer(), initial);
   } else {
-    session_ = std::make_unique<ServerSession>(group.servers->places, group.servers->terms,
+    std::vector<ServerPlace> places = group.servers->places;
+    if (thread == 0) {
+      for (ServerPlace& place : places) place.say = group.servers->say;
+    }
+    session_ = std::make_unique<ServerSession>(std::move(places), group.servers->terms,
                                                group.servers->ids[thread], thread == 0);
     session_->Offer(initial);
     std::unique_ptr<ServerStore> store;

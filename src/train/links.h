@@ -26,11 +26,14 @@ struct ServerGroup {
   // Starts servers if the settings say so; they live below `folder`. Throws Error.
   ServerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
               const RunFolder& folder);
+  ~ServerGroup();
 
   // Where thread `thread` lists its acknowledged pushes; empty: nowhere.
   std::string AuditOf(int thread) const;
 
   std::unique_ptr<LocalServers> local;
+  std::filesystem::path local_folder;
+  std::function<void(const std::string&)> say;
   std::vector<ServerPlace> places;
   RunTerms terms;
   std::vector<std::uint64_t> ids;   // of the workers of this process

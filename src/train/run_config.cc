@@ -110,9 +110,10 @@ void ResolveServers(const RunConfig& run) {
   }
   if (server.run_workers > 0 && local > 0 && run.workers > 0 && server.run_workers != run.workers) {
     Fail(
-        "servers = {} are started for this process alone, so run_workers = {} cannot be more than its "
-        "workers",
-        local, server.run_workers);
+        "servers = {} are started for this process alone, so run_workers = {} must be its workers, {}: leave "
+        "it "
+        "out",
+        local, server.run_workers, run.workers);
   }
   if (server.backup_workers > 0 &&
       (run.asynchronous() || server.backup_workers >= std::max(1, run.total_workers()))) {

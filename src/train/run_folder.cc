@@ -68,6 +68,15 @@ RunFolder RunFolder::Open(const fs::path& path) {
   return RunFolder(path);
 }
 
+void RunFolder::RemoveIfUnused() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+    if (entry.path().filename() != kConfigName) return;
+  }
+  fs::remove(path_ / kConfigName, ignored);
+  fs::remove(path_, ignored);
+}
+
 std::string RunFolder::ReadConfig() const { return ReadFile(path_ / kConfigName); }
 
 void RunFolder::WriteConfig(const std::string& config) const {

@@ -17,6 +17,9 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path result() const { return path_ / "result.json"; }
+  // Takes a run back that has failed before anything happened: the settings are all that is in the folder.
+  void RemoveIfUnused() const;
+
   std::string ReadConfig() const;
   // Replaces config.toml, for a resumed run whose settings were changed.
   void WriteConfig(const std::string& config) const;

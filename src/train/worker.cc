@@ -49,6 +49,10 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
   evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
   last_checkpoint_s_ = MonotonicSeconds();
   if (leader() && !Done()) TakeOffice();
+  if (links_.session() != nullptr && thread == 0 && !leader()) {
+    options_.say(fmt::format("joined as worker {} after {} steps; worker {} leads", links_.session()->rank(),
+                             FormatCount(static_cast<double>(progress_.steps)), links_.session()->leader()));
+  }
 }
 
 Worker::~Worker() = default;

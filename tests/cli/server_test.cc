@@ -118,6 +118,30 @@ TEST_F(ServerTest, AWorkerThatWaitsForAPlaceCanBeStopped) {
   EXPECT_EQ(first.Wait().code, 0);
 }
 
+// Of two places only one is taken: it says so, and can be stopped.
+TEST_F(ServerTest, AWorkerThatWaitsForOthersSaysSoAndCanBeStopped) {
+  const auto server = StartServer("server");
+  Process alone("/bin/sh", Args{"-c", "exec \"$@\" 2>" + Path("said"), "sh", kBinary} +
+                               RunOn(Address("server"), "run", {"--workers", "1", "--set", "run_workers=2"}));
+  const auto said = [&](const std::string& text) {
+    return std::filesystem::exists(Path("said")) && ReadText(Path("said")).find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(alone.RunsUntil([&] { return said("waiting for server"); }));
+  EXPECT_TRUE(said("worker 1 (not there)")) << ReadText(Path("said"));
+  alone.Signal(SIGINT);
+  EXPECT_EQ(alone.Wait().code, 2);
+  EXPECT_TRUE(said("was stopped while waiting for server")) << ReadText(Path("said"));
+}
+
+TEST_F(ServerTest, ServersInAnotherOrderAreRefusedAndNothingIsLeftBehind) {
+  const auto one = StartServer("one"), two = StartServer("two");
+  const Args way = {"--async", "--workers", "1"};
+  ResultOf(RunTrireme(RunOn(Address("one") + "," + Address("two"), "first", way)));
+  const Args swapped = RunOn(Address("two") + "," + Address("one"), "second", way);
+  ExpectRefused(RunTrireme(swapped), {"holds part 1 of 2", "not part 0", "order"});
+  EXPECT_FALSE(std::filesystem::exists(Path("second")));
+}
+
 TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
   const Json result = ResultOf(RunTrireme(
       RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=3,factor=20"})));
