@@ -78,7 +78,7 @@ def on_server(trireme, problem):
     try:
         server.stdout.readline()  # it listens
         workers = [subprocess.Popen([trireme, "train", *problem, "--store", "server", "--servers", address, "--workers", "1",
-                                     "--json", "--out", f"{folder}/{i}"], stdout=subprocess.PIPE, text=True)
+                                     "--json", "--out", f"{folder}/{i}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
                    for i in range(2)]
         results = [json.loads(worker.communicate()[0].splitlines()[-1]) for worker in workers]
         server.terminate()
