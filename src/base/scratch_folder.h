@@ -1,9 +1,13 @@
 // A folder that is gone at the end of the scope, however that comes.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
+
+#include "base/error.h"
 
 namespace trireme {
 
@@ -22,5 +26,13 @@ class ScratchFolder {
  private:
   std::filesystem::path path_;
 };
+
+// A new one among the temporary files. Throws Error.
+inline std::filesystem::path MakeTemporaryFolder() {
+  const std::filesystem::path among = std::filesystem::temp_directory_path();
+  std::string name = (among / "trireme-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", among.string());
+  return name;
+}
 
 }  // namespace trireme

@@ -20,18 +20,10 @@
 namespace trireme {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kWarmUp = 50;  // trips that do not count
 constexpr int kFewest = 100, kMost = 5000;
 constexpr std::size_t kRoom = 64 * 1024;  // floats that a worker works with
 constexpr double kUsualTrip = 200e-6;     // seconds, to choose how many
-
-fs::path MakeFolder() {
-  std::string name = (fs::temp_directory_path() / "trireme-probe-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", fs::temp_directory_path().string());
-  return name;
-}
 
 // Processor time of processes that this one has started and that have ended.
 double ChildrenSeconds() {
@@ -175,7 +167,7 @@ Costs RunWithServer(const Experiment& experiment, double& server_s) {
   const double before_s = ChildrenSeconds();
   Costs costs;
   {
-    const ScratchFolder folder(MakeFolder());
+    const ScratchFolder folder(MakeTemporaryFolder());
     const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
     costs = RunWith(experiment, servers.addresses()[0]);
   }
@@ -197,7 +189,7 @@ Costs Measure(Experiment experiment, double seconds) {
 }
 
 double MeasurePoll() {
-  const ScratchFolder folder(MakeFolder());
+  const ScratchFolder folder(MakeTemporaryFolder());
   const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
   const auto stream = LoadGrpc().Connect(servers.addresses()[0], {});
   stream->Receive(Clock::now() + std::chrono::milliseconds(200));  // opens; nothing comes

@@ -18,16 +18,8 @@
 namespace trireme {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kRepeats = 5;
 constexpr double kShortShare = 0.2;  // length of the shorter run
-
-fs::path MakeTemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "trireme-plan-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", fs::temp_directory_path().string());
-  return name;
-}
 
 // Nothing if it was interrupted.
 std::optional<RunFacts> RunOnce(RunSettings& settings, double steps, const Straggler& straggler,
