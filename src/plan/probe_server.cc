@@ -226,7 +226,7 @@ ServerTrips ProbeServer(const TripQuestion& question) {
   if (large.worker_s > 0 && overlapped.worker_s > 0) trips.overlapped = overlapped.worker_s / large.worker_s;
   trips.worker = Fit(small.worker_s, large.worker_s, floats);
   trips.server = Fit(small.server_s, std::max(0.0, large.server_s - apply_s), floats);
-  trips.latency_s = large.wall_s - large.sum();
+  trips.latency_s = std::max(0.0, large.wall_s - large.sum());  // scaling leaves a rounding error
   trips.poll_s = MeasurePoll();
   trips.crowd = UsableProcessors();
   trips.crowded_round_s =
