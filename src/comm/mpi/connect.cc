@@ -10,18 +10,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/hybrid_communicator.h"
+#include "comm/mpi/leave.h"
 #include "comm/mpi/message_communicator.h"
 #include "comm/processes.h"
 #include "comm/shared_memory_communicator.h"
@@ -93,17 +91,6 @@ bool FitsTheTree(MPI_Comm host, int world_rank, int world_size) {
   return size > 1 && std::has_single_bit(static_cast<unsigned>(size)) && in_order;
 }
 
-// MPI waits for mpirun for ever when that is cut off or gone, and MPICH 4.0 over UCX and TCP now and then for
-// the others when all have finished. All that matters has been said and written by
-// now: a process that has not left after a while goes without leave.
-void EndAnyway(int code) {
-  constexpr unsigned kSeconds = 3;
-  static int exit_code;
-  exit_code = code;
-  std::signal(SIGALRM, [](int) { _exit(exit_code); });
-  alarm(kSeconds);
-}
-
 class MpiProcesses final : public Processes {
  public:
   explicit MpiProcesses(double timeout_s) {
@@ -150,21 +137,9 @@ class MpiProcesses final : public Processes {
   int processors() const override { return processors_; }
 
   void Leave(int code) override {
-    if (code != 0) {
-      EndAnyway(code);
-      // What the process has just said is on its way through mpirun, which drops it when it ends the job at
-      // once.
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      MPI_Abort(MPI_COMM_WORLD, code);
-    }
+    if (code != 0) LeaveInTrouble(code);
     group_->Barrier();
-    EndAnyway(code);
-    if (window_ != MPI_WIN_NULL) {
-      MPI_Win_unlock_all(window_);
-      MPI_Win_free(&window_);
-    }
-    MPI_Finalize();
-    alarm(0);
+    LeaveTogether(window_);
   }
 
  private:
