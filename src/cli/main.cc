@@ -46,14 +46,15 @@ int Run(int argc, char** argv, double started_s) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
+    trireme::ConnectProcesses();  // so that one speaks for all
+    if (argc < 2) trireme::Fail("{}. See trireme --help.", error.what());
     std::vector<std::string> names;
     for (const auto& [name, command] : commands) names.emplace_back(name);
-    if (argc > 1 && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    if (std::find(names.begin(), names.end(), argv[1]) == names.end()) {
       trireme::Fail("there is no command '{}'.{} See trireme --help.", argv[1],
                     trireme::SuggestNearest(argv[1], names));
     }
-    std::fprintf(stderr, "trireme: %s. See trireme --help.\n", error.what());
-    return kUserError;
+    trireme::Fail("{}. See trireme {} --help.", error.what(), argv[1]);
   }
   for (const auto& [name, command] : commands) {
     if (!app.got_subcommand(name)) continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -144,10 +145,22 @@ void ReadConstants(const PlanFlags& flags, double seconds, const RunSettings& se
   if (!flags.save_constants.empty()) table.WriteTo(flags.save_constants);
 }
 
+// Refused before anything is measured.
+void CheckFlags(const PlanFlags& flags) {
+  if (flags.latency) ParseSeconds(*flags.latency, "--latency");
+  if (flags.bandwidth) ParseBytesPerSecond(*flags.bandwidth, "--bandwidth");
+  for (const auto& [flag, file] :
+       {std::pair("--out", flags.out), {"--save-constants", flags.save_constants}}) {
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+      Fail("{} {}: there is no folder {}", flag, file, folder.string());
+    }
+  }
+}
+
 int RunPlan(const PlanFlags& flags) {
   PlanConfig config = ReadConfig(flags);
-  if (flags.latency) ParseSeconds(*flags.latency, "--latency");  // refused before anything is measured
-  if (flags.bandwidth) ParseBytesPerSecond(*flags.bandwidth, "--bandwidth");
+  CheckFlags(flags);
   const auto settings = SettingsFor(flags, nullptr, 0, 1);
   config.question.seed = settings->run.seed;
   config.question.overlap = settings->run.server.overlap;

@@ -72,6 +72,9 @@ std::vector<std::string> ServerConfig::List() const {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view address = Trim(rest.substr(0, comma));
     if (address.empty()) Fail("servers = {}: there is an empty address in the list", addresses);
+    if (address.ends_with(":0")) {
+      Fail("servers = {}: port 0 lets a server choose; write the one it printed when it started", addresses);
+    }
     list.emplace_back(address);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
@@ -129,8 +132,10 @@ void ResolveWorkers(RunConfig& run, int processors) {
          run.shards);
   }
   if (run.processes > 1 && (run.store == "local" || run.store == "shared")) {
-    Fail("store = {} lives in the memory of one process, and this run has {}: use --store allreduce",
-         run.store, run.processes);
+    Fail(
+        "store = {} lives in the memory of one process, and this run has {}: use --store allreduce, where "
+        "workers go in step, or --store server without mpirun",
+        run.store, run.processes);
   }
   if (run.processes > 1 && run.on_servers()) {
     Fail(

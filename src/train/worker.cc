@@ -36,15 +36,11 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
       links_(settings, group, thread, initial),
       comm_(links_.comm()),
       store_(links_.store()),
+      ledger_(links_, options),
       evaluator_(settings.env(), run_.seed, run_.eval_episodes, run_.shards) {
   Start(checkpoint);
-  if (!progress_.per_worker.empty()) own_ = progress_.per_worker[comm_.rank()];
-  earlier_idle_s_ = own_.idle_s;
+  ledger_.GoOn(progress_);
   progress_.AimAt(run_.target);
-  earlier_wall_s_ = progress_.wall_s;
-  earlier_cpu_s_ = progress_.cpu_s;
-  earlier_traffic_ = {.bytes = progress_.bytes, .messages = progress_.messages};
-  earlier_rounds_ = progress_.rounds;
   first_step_ = progress_.steps;
   evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
   last_checkpoint_s_ = MonotonicSeconds();
@@ -94,7 +90,7 @@ void Worker::TakeOffice() {
 void Worker::Run() {
   try {
     if (run_.elastic()) return RunElastic();
-    if (links_.session() == nullptr) GatherAccounts();
+    if (links_.session() == nullptr) ledger_.Gather();
     if (run_.asynchronous()) {
       RunOnItsOwn();
     } else {
@@ -104,7 +100,10 @@ void Worker::Run() {
       // Those that were left behind learn that it is over.
       if (leader() && !interrupted_) session->Finish();
       session->Leave();
-      if (accounts_.empty()) TellOfItself();
+      if (ledger_.accounts().empty()) {
+        ledger_.KeepOwn();
+        ledger_.SumInto(progress_, run_.asynchronous());
+      }
     }
   } catch (const ServerLost& lost) {
     if (links_.threads().rank() != 0) throw;
@@ -212,8 +211,8 @@ void Worker::RunElastic() {
     if (leader() ? !Lead(row) : StopRequested()) break;
   }
   interrupted_ = !session.finished();
-  GatherAccounts();
-  SumAccounts();
+  ledger_.Gather();
+  ledger_.SumInto(progress_, run_.asynchronous());
   if (chronicle_) WriteCheckpointOf({});
 }
 
@@ -225,7 +224,7 @@ bool Worker::Lead(MetricRow& row) {
   const Decision decision = Decide();
   if (!decision.stop) {
     if (decision.checkpoint) {
-      TellOfItself();
+      ledger_.KeepOwn();
       WriteCheckpointOf({});
     }
     return true;
@@ -241,36 +240,30 @@ bool Worker::Lead(MetricRow& row) {
 // The servers are gone: what this worker last saw of the parameters is kept.
 void Worker::LeaveCheckpoint() {
   if (!chronicle_) TakeOffice();
-  TellOfItself();
+  ledger_.KeepOwn();
   WriteCheckpointOf({});
 }
 
-// Where nobody else is to be told of: what this process prints is about itself.
-void Worker::TellOfItself() {
-  accounts_ = {OwnAccount()};
-  SumAccounts();
-}
-
 void Worker::Iterate(MetricRow& row) {
-  const double begun_s = MonotonicSeconds(), waited_s = TotalTraffic().idle_s;
-  const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (TotalTraffic().idle_s - waited_s); };
+  const double begun_s = MonotonicSeconds(), waited_s = ledger_.traffic().idle_s;
+  const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (ledger_.traffic().idle_s - waited_s); };
   algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
   if (options_.straggler.worker == comm_.rank()) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
   }
-  own_.busy_s += busy_s();
+  ledger_.AddBusy(busy_s());
   CountSteps();
 }
 
 void Worker::CountSteps() {
   const std::int64_t steps = algorithm_->steps_per_iteration();
   if (!run_.asynchronous()) {
-    own_.steps += steps / run_.total_workers();
+    ledger_.AddSteps(steps / run_.total_workers());
     progress_.steps += steps;
     if (links_.session() != nullptr) links_.session()->AddSteps(steps / run_.total_workers());
     return;
   }
-  own_.steps += steps;
+  ledger_.AddSteps(steps);
   if (ServerSession* const session = links_.session()) {
     session->AddSteps(steps);
     progress_.steps = session->steps();
@@ -338,12 +331,12 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   if (leader() && !(evaluation.mean <= best_eval_)) {
     best_eval_ = evaluation.mean;
     chronicle_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
-                                           FormatCount(static_cast<double>(progress_.steps)), WallSeconds(),
-                                           evaluation.mean, evaluation.std));
+                                           FormatCount(static_cast<double>(progress_.steps)),
+                                           ledger_.wall_s(), evaluation.mean, evaluation.std));
   }
   if (!progress_.reached && evaluation.mean >= run_.target) {
     progress_.reached = true;
-    progress_.time_to_target_s = WallSeconds();
+    progress_.time_to_target_s = ledger_.wall_s();
     progress_.steps_to_target = progress_.steps;
   }
 }
@@ -351,10 +344,10 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
 // Every worker hands in its account and its state; the leader adds what is common and writes the file while
 // the others wait, so that a failure to write reaches everyone.
 void Worker::Checkpoint() {
-  GatherAccounts();
+  ledger_.Gather();
   StateWriter own;
   SaveWorkerState(run_, store_, *algorithm_, own);
-  std::vector<std::string> states = GatherAside(std::move(own).Encode());
+  std::vector<std::string> states = ledger_.GatherAside(std::move(own).Encode());
   if (leader()) WriteCheckpointOf(std::move(states));
   comm_.Barrier();
 }
@@ -368,66 +361,15 @@ void Worker::WriteCheckpointOf(std::vector<std::string> states) {
   for (int rank = 0; complete && rank < static_cast<int>(states.size()); ++rank) {
     state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
   }
-  SumAccounts();
+  ledger_.SumInto(progress_, run_.asynchronous());
   progress_.metrics_offset = chronicle_->Flush();
   SaveRunState(run_, network_, progress_, store_, *algorithm_, complete, state);
   WriteCheckpoint(folder_->path(), progress_.steps, std::move(state));
   last_checkpoint_s_ = MonotonicSeconds();
 }
 
-// Checkpoints go by time, so what they send is no part of what the training sends. Time waited is time
-// waited.
-std::vector<std::string> Worker::GatherAside(std::string bytes) {
-  const Traffic before = comm_.traffic();
-  std::vector<std::string> all = comm_.Gather(std::move(bytes));
-  Traffic spent = comm_.traffic();
-  spent -= before;
-  spent.idle_s = 0;
-  aside_ += spent;
-  return all;
-}
-
-WorkerAccount Worker::OwnAccount() {
-  own_.idle_s = earlier_idle_s_ + TotalTraffic().idle_s;
-  return {.facts = own_,
-          .traffic = TotalTraffic(),
-          .staleness = store_.staleness(),
-          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
-          .links = links_.session() != nullptr ? links_.session()->links() : comm_.links()};
-}
-
-void Worker::GatherAccounts() {
-  accounts_.clear();
-  for (const std::string& account : GatherAside(OwnAccount().Encode())) {
-    const bool there = !account.empty();
-    accounts_.push_back(there ? WorkerAccount::Decode(account) : WorkerAccount());
-  }
-}
-
-Traffic Worker::TotalTraffic() const {
-  Traffic traffic = comm_.traffic();
-  traffic += store_.traffic();
-  traffic -= aside_;
-  return traffic;
-}
-
-void Worker::SumAccounts() {
-  progress_.wall_s = WallSeconds();
-  progress_.cpu_s = earlier_cpu_s_;
-  Traffic total = earlier_traffic_;
-  progress_.per_worker.clear();
-  for (const WorkerAccount& account : accounts_) {
-    progress_.cpu_s += account.cpu_s;
-    total += account.traffic;
-    progress_.per_worker.push_back(account.facts);
-  }
-  progress_.bytes = total.bytes;
-  progress_.messages = total.messages;
-  progress_.rounds = earlier_rounds_ + RoundsOf(accounts_, run_.asynchronous());
-}
-
 void Worker::Report(const MetricRow& measured) {
-  const double wall_s = WallSeconds();
+  const double wall_s = ledger_.wall_s();
   const double rate =
       static_cast<double>(progress_.steps - first_step_) / (MonotonicSeconds() - options_.started_s);
   MetricRow row(progress_.steps, wall_s);

@@ -13,8 +13,8 @@
 #include "base/system.h"
 #include "metrics/metric_row.h"
 #include "metrics/report.h"
-#include "train/account.h"
 #include "train/evaluator.h"
+#include "train/ledger.h"
 #include "train/links.h"
 #include "train/run_state.h"
 #include "train/trainer.h"
@@ -38,7 +38,7 @@ class Worker {
 
   // Of rank 0, after Run.
   const RunProgress& progress() const { return progress_; }
-  const std::vector<WorkerAccount>& accounts() const { return accounts_; }
+  const std::vector<WorkerAccount>& accounts() const { return ledger_.accounts(); }
   bool interrupted() const { return interrupted_; }
   std::span<const float> params() const { return links_.store().params(); }
 
@@ -51,7 +51,6 @@ class Worker {
 
   bool leader() const { return links_.leads(); }
   bool StopRequested() const { return options_.stop != nullptr && options_.stop->load(); }
-  double WallSeconds() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
   bool StepsDone() const { return progress_.steps >= run_.steps; }
   bool Done() const { return StepsDone() || (run_.stop_at_target && progress_.reached); }
 
@@ -78,12 +77,6 @@ class Worker {
   static Decision DecisionOf(std::span<const double> values);
   void Checkpoint();
   void WriteCheckpointOf(std::vector<std::string> states);
-  std::vector<std::string> GatherAside(std::string bytes);
-  WorkerAccount OwnAccount();
-  void GatherAccounts();
-  void TellOfItself();
-  Traffic TotalTraffic() const;
-  void SumAccounts();
   void Report(const MetricRow& row);
 
   const RunSettings& settings_;
@@ -95,15 +88,10 @@ class Worker {
   WorkerLinks links_;
   Communicator& comm_;     // of links_
   ParameterStore& store_;  // of links_
+  Ledger ledger_;
   std::unique_ptr<Algorithm> algorithm_;
   Evaluator evaluator_;
   RunProgress progress_;
-  WorkerFacts own_;
-  double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
-  Traffic earlier_traffic_;
-  std::uint64_t earlier_rounds_ = 0;
-  Traffic aside_;                        // of GatherAside()
-  std::vector<WorkerAccount> accounts_;  // of all workers; rank 0 only
   std::int64_t first_step_ = 0;          // of this process
   std::int64_t evaluations_passed_ = 0;  // multiples of eval_every that have gone by
   double last_checkpoint_s_ = 0;

@@ -29,7 +29,7 @@ TEST_F(BadInputTest, UnknownNames) {
   Refused({}, {"subcommand"});
   Refused({"trian"}, {"trian", "'train'"});
   Refused({"--frobnicate"}, {"--frobnicate"});
-  Refused({"train", "--frobnicate"}, {"--frobnicate"});
+  Refused({"train", "--frobnicate"}, {"--frobnicate", "See trireme train --help"});
   Refused({"train", "--out", Path("run")}, {"--env"});
   Refused({"train", "--env", "CartPole-v7", "--out", Path("run")}, {"CartPole-v7", "'CartPole-v1'"});
   Refused({"train", "--env", "", "--out", Path("run")}, {"--env"});

@@ -137,6 +137,8 @@ TEST_F(PlanTest, RefusesWhatMakesNoSense) {
   Refused({"--straggler", "chance=0.1"}, {"--straggler", "slowdown"});
   Refused({"--straggler", "speed=5"}, {"--straggler", "speed"});
   Refused({"--constants", Path("none.toml")}, {"none.toml"});
+  Refused({"--out", Path("none/plan.svg")}, {"--out", "there is no folder " + Path("none")});
+  Refused({"--save-constants", Path("none/here.toml")}, {"--save-constants", "there is no folder"});
 }
 
 }  // namespace

@@ -207,6 +207,7 @@ TEST_F(ServerTest, WhatMakesNoSenseIsRefused) {
   ExpectRefused(RunTrireme(SmallRun("b") + Args{"--servers", "1000"}), {"servers", "64"});
   ExpectRefused(RunTrireme(SmallRun("c") + Args{"--servers", "1", "--sync", "--async"}), {"--sync"});
   ExpectRefused(RunTrireme(SmallRun("d") + Args{"--servers", "a:1,,b:2"}), {"empty address"});
+  ExpectRefused(RunTrireme(SmallRun("d") + Args{"--servers", "a:1,b:0"}), {"port 0"});
   ExpectRefused(RunTrireme(SmallRun("e") + Args{"--servers", "1", "--backup-workers", "2", "--workers", "2"}),
                 {"backup_workers"});
 }

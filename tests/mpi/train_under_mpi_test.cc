@@ -195,6 +195,7 @@ TEST_P(UnderMpi, AMistakeIsToldOnce) {
       {{"--store", "shared"}, "store = shared lives in the memory of one process"},
       {{"--store", "local"}, "store = local lives in the memory of one process"},
       {{"--set", "lerning_rate=1"}, "learning_rate"},
+      {{"--frobnicate"}, "--frobnicate. See trireme train --help"},
   };
   for (const auto& [args, message] : mistakes) {
     const Outcome outcome = RunProcesses(2, SmallRun("run") + args);

@@ -1,0 +1,69 @@
+#include "train/ledger.h"
+
+#include <utility>
+
+#include "base/system.h"
+
+namespace trireme {
+
+void Ledger::GoOn(const RunProgress& earlier) {
+  if (!earlier.per_worker.empty()) own_ = earlier.per_worker[links_.comm().rank()];
+  earlier_idle_s_ = own_.idle_s;
+  earlier_wall_s_ = earlier.wall_s;
+  earlier_cpu_s_ = earlier.cpu_s;
+  earlier_traffic_ = {.bytes = earlier.bytes, .messages = earlier.messages};
+  earlier_rounds_ = earlier.rounds;
+}
+
+double Ledger::wall_s() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
+
+Traffic Ledger::traffic() const {
+  Traffic traffic = links_.comm().traffic();
+  traffic += links_.store().traffic();
+  traffic -= aside_;
+  return traffic;
+}
+
+std::vector<std::string> Ledger::GatherAside(std::string bytes) {
+  const Traffic before = links_.comm().traffic();
+  std::vector<std::string> all = links_.comm().Gather(std::move(bytes));
+  Traffic spent = links_.comm().traffic();
+  spent -= before;
+  spent.idle_s = 0;
+  aside_ += spent;
+  return all;
+}
+
+void Ledger::Gather() {
+  accounts_.clear();
+  for (const std::string& account : GatherAside(Own().Encode())) {
+    const bool there = !account.empty();
+    accounts_.push_back(there ? WorkerAccount::Decode(account) : WorkerAccount());
+  }
+}
+
+void Ledger::SumInto(RunProgress& progress, bool asynchronous) const {
+  progress.wall_s = wall_s();
+  progress.cpu_s = earlier_cpu_s_;
+  Traffic total = earlier_traffic_;
+  progress.per_worker.clear();
+  for (const WorkerAccount& account : accounts_) {
+    progress.cpu_s += account.cpu_s;
+    total += account.traffic;
+    progress.per_worker.push_back(account.facts);
+  }
+  progress.bytes = total.bytes;
+  progress.messages = total.messages;
+  progress.rounds = earlier_rounds_ + RoundsOf(accounts_, asynchronous);
+}
+
+WorkerAccount Ledger::Own() {
+  own_.idle_s = earlier_idle_s_ + traffic().idle_s;
+  return {.facts = own_,
+          .traffic = traffic(),
+          .staleness = links_.store().staleness(),
+          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
+          .links = links_.session() != nullptr ? links_.session()->links() : links_.comm().links()};
+}
+
+}  // namespace trireme

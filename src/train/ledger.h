@@ -1,0 +1,57 @@
+// The account a worker keeps of its part of a run; at the leader, those of all.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/account.h"
+#include "train/links.h"
+#include "train/run_state.h"
+
+namespace trireme {
+
+class Ledger {
+ public:
+  // Both outlive the ledger.
+  Ledger(WorkerLinks& links, const TrainOptions& options) : links_(links), options_(options) {}
+
+  // Counts on from where earlier processes of the run ended.
+  void GoOn(const RunProgress& earlier);
+
+  void AddSteps(std::int64_t steps) { own_.steps += steps; }
+  void AddBusy(double seconds) { own_.busy_s += seconds; }
+
+  // Since the run began.
+  double wall_s() const;
+  // Of this worker since this process began, for training.
+  Traffic traffic() const;
+
+  // Collects bytes at the leader, beside the account: checkpoints go by time, so what they send is no part of
+  // what the training sends. Time waited is time waited.
+  std::vector<std::string> GatherAside(std::string bytes);
+
+  // All workers call it: the leader then knows the accounts of all.
+  void Gather();
+  // For a worker that has nobody else to tell of.
+  void KeepOwn() { accounts_ = {Own()}; }
+
+  // Of whom the last call of these told.
+  const std::vector<WorkerAccount>& accounts() const { return accounts_; }
+  // Their sums, with those of earlier processes.
+  void SumInto(RunProgress& progress, bool asynchronous) const;
+
+ private:
+  WorkerAccount Own();
+
+  WorkerLinks& links_;
+  const TrainOptions& options_;
+  WorkerFacts own_;
+  double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
+  Traffic earlier_traffic_;
+  std::uint64_t earlier_rounds_ = 0;
+  Traffic aside_;
+  std::vector<WorkerAccount> accounts_;
+};
+
+}  // namespace trireme
