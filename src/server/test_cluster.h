@@ -127,6 +127,7 @@ class RunningServer {
   RunningServer(Transport& transport, std::string address, ParameterServerOptions options)
       : transport_(transport), address_(std::move(address)), options_(std::move(options)) {
     Start();
+    address_ = listener_->address();
   }
   ~RunningServer() { Stop(); }
 
@@ -146,7 +147,6 @@ class RunningServer {
   void Start() {
     stop_ = false;
     listener_ = transport_.Listen(address_, {});
-    address_ = listener_->address();
     server_ = std::make_unique<ParameterServer>(*listener_, options_);
     thread_ = std::thread([this] {
       listener_->Run(*server_, [this] { return stop_.load(); });
