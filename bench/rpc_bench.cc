@@ -143,8 +143,7 @@ class OurClient {
   std::unique_ptr<Stream> stream_;
 };
 
-// ------------------------------------------------------------------------------------------ the two
-// processes
+// ----------------------------------------------------------------------------------------- the two processes
 
 // Each kind of server has a process of its own, or they would wait for each other's sockets, and ends with
 // this one.

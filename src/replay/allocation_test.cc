@@ -12,14 +12,15 @@ namespace {
 std::atomic<std::uint64_t> allocated_bytes = 0;
 }  // namespace
 
-void* operator new(std::size_t size, std::align_val_t alignment) {
+// None is inlined: the compiler would see memory of `new` given to `free`, or of `aligned_alloc` to `delete`.
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   allocated_bytes += size;
   const auto unit = static_cast<std::size_t>(alignment);
   if (void* p = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace trireme {
 

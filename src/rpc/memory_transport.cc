@@ -153,8 +153,7 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   Deadline on_time_ = Deadline::min();
 };
 
-// ------------------------------------------------------------------------------------------- the client's
-// end
+// ------------------------------------------------------------------------------------------ the client's end
 
 bool MemoryTransport::MemoryStream::Open(Lock& lock, Deadline deadline) {
   if (open_ || closed_) return !closed_;
@@ -200,8 +199,7 @@ Incoming* MemoryTransport::MemoryStream::Receive(Deadline deadline) {
   return &incoming_;
 }
 
-// ------------------------------------------------------------------------------------------- the server's
-// end
+// ------------------------------------------------------------------------------------------ the server's end
 
 MemoryTransport::MemoryServer::~MemoryServer() {
   const std::lock_guard lock(transport_.mutex_);
@@ -328,8 +326,7 @@ void MemoryTransport::MemoryServer::Close(PeerId peer, const std::string& reason
   if (Link* link = Find(peer)) End(*link, reason);
 }
 
-// ----------------------------------------------------------------------------------------------- the
-// transport
+// --------------------------------------------------------------------------------------------- the transport
 
 MemoryTransport::~MemoryTransport() = default;
 

@@ -48,8 +48,7 @@ SyncRounds::SyncRounds(ShardService& service, bool recovered)
   last_.bytes = note;
 }
 
-// ---------------------------------------------------------------------------------------------- who takes
-// part
+// -------------------------------------------------------------------------------------------- who takes part
 
 void SyncRounds::Join(Member& member, const Header& request, bool continues, Deadline now) {
   taken_[member.rank] = true;
@@ -206,8 +205,7 @@ void SyncRounds::TellWaiting(Deadline now) {
   }
 }
 
-// ------------------------------------------------------------------------------------------ rounds of
-// gradients
+// --------------------------------------------------------------------------------------- rounds of gradients
 
 bool SyncRounds::BelongsToRound(Member& member, const Header& request) {
   if (request.version > version()) {
@@ -346,8 +344,7 @@ void SyncRounds::RefuseRound() {
   decided_.reset();
 }
 
-// -------------------------------------------------------------------------------------- collective
-// operations
+// ------------------------------------------------------------------------------------- collective operations
 
 void SyncRounds::Collect(Member& member, const Header& request, Incoming& message, Deadline now) {
   const auto operation = static_cast<Collective>(request.operation);
