@@ -192,6 +192,11 @@ class MpiProcesses final : public Processes {
 }  // namespace trireme
 
 extern "C" trireme::Processes* TriremeConnectMpi(double timeout_s) {
+#ifdef MPICH_VERSION
+  // Over TCP its UCX asks the other end for leave from 8 KB on, which takes longer than sending twice as
+  // much.
+  setenv("UCX_RNDV_THRESH", "64K", /*overwrite=*/0);
+#endif
   int provided = MPI_THREAD_SINGLE;
   trireme::CheckMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "start");
   if (provided < MPI_THREAD_FUNNELED)
