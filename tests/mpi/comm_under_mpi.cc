@@ -1,6 +1,7 @@
 // The conformance kit of communicators between real processes: every process runs all of it, under mpirun.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -54,8 +55,13 @@ TEST(Mpi, TrafficFollowsTheFormulas) {
   EXPECT_EQ(few.messages, messages ? rounds : m - 1);
   EXPECT_EQ(few.bytes, 4096 * few.messages);
   EXPECT_EQ(many.bytes, 2 * (m - 1) * (4 << 20) / m);
-  std::uint64_t segments = 0;  // halves of 2, 1, 1/2, ... MiB in segments of 256 KiB, and back whole
-  for (std::uint64_t half = 2 << 20, i = 0; i < rounds; half /= 2, ++i) segments += (half >> 18) + 1;
+  // Halves of 2, 1, 1/2, ... MiB in segments of 512 KiB, and back: the last in segments, the others whole.
+  std::uint64_t segments = 0, half = 4 << 20;
+  const auto in_half = [&] { return std::max<std::uint64_t>(1, half >> 19); };
+  for (std::uint64_t i = 0; i < rounds; ++i) {
+    half /= 2;
+    segments += in_half() + (i + 1 < rounds ? 1 : in_half());
+  }
   EXPECT_EQ(many.messages, messages ? segments : 2 * (m - 1));
   const Traffic gathered = CostOf(World(), [&] { World().Gather(std::string(1000, 'x')); });
   EXPECT_EQ(gathered.bytes, World().rank() == 0 ? 0 : messages ? 1008 : 1000);

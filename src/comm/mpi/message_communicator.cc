@@ -220,50 +220,58 @@ void MessageCommunicator::RecursiveDoubling(std::span<T> values) {
   }
 }
 
-// keep <- keep + what the partner gives, segment by segment.
+// keep <- keep + what the partner gives, segment by segment. With `last`, each segment that is thereby
+// finished goes to the partner at once, and give <- the partner's.
 template <class T>
-void MessageCommunicator::ExchangeAndAdd(int partner, std::span<const T> give, std::span<T> keep) {
+void MessageCommunicator::ExchangeAndAdd(int partner, std::span<T> give, std::span<T> keep, bool last) {
   constexpr std::size_t kElements = kSegment / sizeof(T);
+  const auto segment = [&](std::span<T> all, std::size_t i) {
+    const std::size_t first = i * kElements;
+    return all.subspan(first, std::min(kElements, all.size() - first));
+  };
+  const auto segments = [](std::span<T> all) { return (all.size() + kElements - 1) / kElements; };
   const std::span<T> received = Scratch<T>(keep.size());
   sends_.clear();
   receives_.clear();
-  for (std::size_t first = 0; first < keep.size(); first += kElements) {
-    const std::size_t count = std::min(kElements, keep.size() - first);
-    receives_.push_back(StartReceive(partner, std::as_writable_bytes(received.subspan(first, count))));
+  for (std::size_t i = 0; i < segments(keep); ++i) {
+    receives_.push_back(StartReceive(partner, std::as_writable_bytes(segment(received, i))));
   }
-  for (std::size_t first = 0; first < give.size(); first += kElements) {
-    const std::size_t count = std::min(kElements, give.size() - first);
-    sends_.push_back(StartSend(partner, std::as_bytes(give.subspan(first, count))));
+  for (std::size_t i = 0; i < segments(give); ++i) {
+    sends_.push_back(StartSend(partner, std::as_bytes(segment(give, i))));
   }
-  for (std::size_t i = 0; i < receives_.size(); ++i) {
+  for (std::size_t i = 0; i < segments(keep); ++i) {
     Wait(receives_[i]);
-    const std::size_t first = i * kElements;
-    Add(keep.subspan(first, std::min(kElements, keep.size() - first)), received.data() + first);
+    Add(segment(keep, i), segment(received, i).data());
+    if (last) sends_.push_back(StartSend(partner, std::as_bytes(segment(keep, i))));
   }
-  for (Pending& send : sends_) Wait(send);
+  for (std::size_t i = 0; i < segments(give); ++i) {
+    Wait(sends_[i]);
+    if (last) receives_.push_back(StartReceive(partner, std::as_writable_bytes(segment(give, i))));
+  }
+  for (std::size_t i = segments(keep); i < receives_.size(); ++i) Wait(receives_[i]);
+  for (std::size_t i = segments(give); i < sends_.size(); ++i) Wait(sends_[i]);
 }
 
 template <class T>
 void MessageCommunicator::HalvingAndGathering(std::span<T> values) {
-  std::size_t begin = 0, end = values.size();  // the range this rank is adding up
-  const auto middle = [&](std::size_t from, std::size_t to) { return from + (to - from) / 2; };
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;  // of earlier rounds
+  struct Round {
+    int partner;
+    std::span<T> give, keep;
+  };
+  std::vector<Round> rounds;
+  std::span<T> range = values;  // that this rank is adding up
   for (int distance = 1; distance < size_; distance *= 2) {
-    ranges.emplace_back(begin, end);
-    const std::size_t half = middle(begin, end);
+    const std::span<T> low = range.first(range.size() / 2), high = range.subspan(range.size() / 2);
     const bool upper = (rank_ & distance) != 0;
-    const std::span<T> low = values.subspan(begin, half - begin), high = values.subspan(half, end - half);
-    ExchangeAndAdd<T>(rank_ ^ distance, upper ? low : high, upper ? high : low);
-    (upper ? begin : end) = half;
+    const Round round{rank_ ^ distance, upper ? low : high, upper ? high : low};
+    ExchangeAndAdd(round.partner, round.give, round.keep, 2 * distance == size_);
+    range = round.keep;
+    rounds.push_back(round);
   }
-  for (int distance = size_ / 2; distance > 0; distance /= 2) {
-    const auto [from, to] = ranges.back();
-    ranges.pop_back();
-    const std::size_t half = middle(from, to);
-    const bool upper = (rank_ & distance) != 0;
-    const std::span<T> low = values.subspan(from, half - from), high = values.subspan(half, to - half);
-    Pending receive = StartReceive(rank_ ^ distance, std::as_writable_bytes(upper ? low : high));
-    Pending send = StartSend(rank_ ^ distance, std::as_bytes(upper ? high : low));
+  for (rounds.pop_back(); !rounds.empty(); rounds.pop_back()) {
+    const Round& round = rounds.back();
+    Pending receive = StartReceive(round.partner, std::as_writable_bytes(round.give));
+    Pending send = StartSend(round.partner, std::as_bytes(round.keep));
     Wait(receive);
     Wait(send);
   }

@@ -1,14 +1,12 @@
 // Processes anywhere, by messages of MPI.
 //
 // Sums follow the tree of communicator.h whatever the size. Between a power of two of ranks, m = 2^k:
-//   - up to kSmall bytes: recursive doubling. In round i a rank exchanges its whole partial sum with rank ^
-//   2^i.
-//     k messages of n bytes.
+//   - up to kSmall bytes: recursive doubling. In round i a rank exchanges its whole partial sum with
+//     rank ^ 2^i. k messages of n bytes.
 //   - beyond: reduce-scatter by halving, then allgather. In round i a rank sends the half of its range that
-//   its
-//     partner rank ^ 2^i keeps, and adds what it gets to the half it keeps; then the finished parts go back
-//     the same way. n (m - 1) / m bytes each way. Halves travel in segments of kSegment bytes, so that adding
-//     one overlaps with moving the next.
+//     its partner rank ^ 2^i keeps, and adds what it gets to the half it keeps; then the finished parts go
+//     back the same way. n (m - 1) / m bytes each way. Halves travel in segments of kSegment bytes, so that
+//     adding one overlaps with moving the next; in the last round a segment goes back once it is finished.
 // Between any other number: up a binomial tree to rank 0 and down again.
 //
 // A broadcast goes down a binomial tree, a reduction up; a gathering is two messages of every other rank
@@ -35,7 +33,7 @@ void CheckMpi(int code, const char* what);
 class MessageCommunicator final : public Communicator {
  public:
   static constexpr std::size_t kSmall = 32 * 1024;
-  static constexpr std::size_t kSegment = 256 * 1024;
+  static constexpr std::size_t kSegment = 512 * 1024;
 
   // Owns `comm`. `names`: what messages call the ranks.
   MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s);
@@ -80,7 +78,7 @@ class MessageCommunicator final : public Communicator {
   template <class T>
   void HalvingAndGathering(std::span<T> values);
   template <class T>
-  void ExchangeAndAdd(int partner, std::span<const T> give, std::span<T> keep);
+  void ExchangeAndAdd(int partner, std::span<T> give, std::span<T> keep, bool last);
 
   const MPI_Comm comm_;
   int rank_ = 0, size_ = 1;
