@@ -30,7 +30,7 @@ void EndAnyway(int code) {
 bool ToldLauncher() {
 #ifdef MPICH_VERSION
   constexpr int kMillisecondsToAnswer = 1000;
-  constexpr std::string_view kGoodbye = "cmd=finalize\n", kAnswer = "cmd=finalize_ack\n";
+  constexpr std::string_view kGoodbye = "cmd=finalize\n", kAnswer = "cmd=finalize_ack";
   const char* set = std::getenv("PMI_FD");
   if (set == nullptr) return false;
   const int launcher = std::atoi(set);
@@ -43,7 +43,7 @@ bool ToldLauncher() {
     const ssize_t length = read(launcher, some, sizeof(some));
     if (length <= 0) break;
     heard.append(some, static_cast<std::size_t>(length));
-    if (heard.ends_with(kAnswer)) return true;
+    if (heard.find(kAnswer) != std::string::npos && heard.back() == '\n') return true;
   }
 #endif
   return false;
