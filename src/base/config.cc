@@ -10,6 +10,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "base/toml_nesting.h"
 
 // toml++ stays inside this file: it is a heavy header.
 #include <toml++/toml.h>
@@ -192,7 +193,13 @@ std::string OneLine(std::string_view text) {
   return out;
 }
 
+// toml++ calls itself for every level of nesting, and a stack ends.
 toml::table ParseToml(std::string_view text, const std::string& origin) {
+  if (const auto deep = FindDeepToml(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*deep), '\n');
+    Fail("{}:{}: brackets or dotted keys nest more than {} levels: settings are a plain list of key = value",
+         origin, line, kDeepestToml);
+  }
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
