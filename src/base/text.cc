@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -28,7 +29,38 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Bytes of the character of UTF-8 that `text` begins with; 0 when it begins with none that can be shown.
+std::size_t ShownLength(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f;
+  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  if (byte(0) < 0xc0 || length > text.size()) return 0;
+  std::uint32_t code = byte(0) & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr std::uint32_t kLowest[] = {0, 0, 0xa0, 0x800,
+                                       0x10000};  // below are longer spellings, and controls
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code >= kLowest[length] && code <= 0x10ffff && !surrogate ? length : 0;
+}
+
 }  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = ShownLength(text);
+    if (length > 0) {
+      out += text.substr(0, length);
+    } else {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
 
 std::string SuggestNearest(std::string_view word, std::span<const std::string> candidates) {
   std::string_view best;

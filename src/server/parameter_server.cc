@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
+
+#include "base/text.h"
 
 namespace trireme {
 
 ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOptions options)
     : transport_(transport), options_(std::move(options)) {
+  // Names and errors may be a client's own words.
+  options_.say = [say = std::move(options_.say)](const std::string& line) { say(Printable(line)); };
   if (options_.folder.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(options_.folder, error);
@@ -42,9 +47,15 @@ void ParameterServer::OnMessage(PeerId peer, Incoming& message) {
   try {
     Handle(peer, message);
   } catch (const Error& error) {
-    options_.say(fmt::format("{}: {}", peers_[peer].address, error.what()));
-    transport_.Close(peer, error.what());
+    Refuse(peer, error.what());
+  } catch (const std::bad_alloc&) {
+    Refuse(peer, "the server has no memory left for this: give it more, or the run more servers");
   }
+}
+
+void ParameterServer::Refuse(PeerId peer, const std::string& why) {
+  options_.say(fmt::format("{}: {}", peers_[peer].address, why));
+  transport_.Close(peer, why);
 }
 
 void ParameterServer::Handle(PeerId peer, Incoming& message) {
@@ -67,14 +78,13 @@ void ParameterServer::Handle(PeerId peer, Incoming& message) {
 void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message) {
   if (header.floats > 0 || header.doubles > 0 || header.bytes > 65536)
     Fail("a hello of {} bytes", header.bytes);
+  if (peers_[peer].shard >= 0) Fail("a second hello on one stream");
   const Newcomer newcomer{peer, Greeting::Decode(ReadText(message, header)), header.sequence, Clock::now()};
   for (const auto& [index, shard] : shards_) shard->terms().CheckEqual(newcomer.greeting.terms);
   for (const auto& [index, others] : waiting_)
     others.front().greeting.terms.CheckEqual(newcomer.greeting.terms);
   const int shard = newcomer.greeting.server;
-  if (const int before = std::exchange(peers_[peer].shard, shard); before >= 0 && before != shard) {
-    Fail("a stream serves one shard: {}, not {}", before, shard);
-  }
+  peers_[peer].shard = shard;
   if (shards_.contains(shard)) return Join(newcomer);
   if (newcomer.greeting.continues) {
     Fail("this server has no parameters: it was started again without its folder, or serves another run");

@@ -2,6 +2,9 @@
 //
 // It has no settings of its own. The first worker says what the run is and brings the parameters to start
 // from; later ones must agree. With a folder it finds its shards again after any kind of end.
+//
+// A stream says hello once. What a client sends that no sane one does, or that there is no memory for, closes
+// its stream and harms nobody else.
 #pragma once
 
 #include <filesystem>
@@ -36,7 +39,7 @@ class ParameterServer final : public ServerTransport::Handler {
  private:
   struct Peer {
     std::string address;
-    int shard = -1;  // none yet
+    int shard = -1;  // that of its hello; none yet
   };
   // A worker that has come to a shard that is still to be made.
   struct Newcomer {
@@ -47,6 +50,7 @@ class ParameterServer final : public ServerTransport::Handler {
   };
 
   void Handle(PeerId peer, Incoming& message);
+  void Refuse(PeerId peer, const std::string& why);
   void Hello(PeerId peer, const Header& header, Incoming& message);
   void TakeState(PeerId peer, const Header& header, Incoming& message);
   void Alive(const Header& header, Incoming& message);

@@ -159,6 +159,51 @@ TEST_F(ByHand, TheNextNewcomerIsAskedForTheState) {
   EXPECT_EQ(ReadHeader(*in).kind, MessageKind::kNeedState);
 }
 
+TEST_F(ByHand, ASecondHelloIsRefusedAndLeavesNothingBehind) {
+  for (const int server : {0, 1}) {
+    RunTerms others = terms_;
+    others.servers = 2;
+    others.seed = 100 + server;
+    Client twice = Connect(1);
+    ASSERT_TRUE(Ask(twice, Hello(twice, others)));
+    ExpectIn("second hello", Refusal(twice, Hello(twice, others, server)));
+  }
+  Client joined = Joined(2);
+  ExpectIn("second hello", Refusal(joined, Hello(joined, terms_)));
+  Joined(3);
+}
+
+TEST_F(ByHand, AHelloThatNestsDeeplyIsRefused) {
+  Client client = Connect(1);
+  std::string text = "x";
+  for (int i = 0; i < 31'500; ++i) text += ".x";
+  ExpectIn("nest more than",
+           Refusal(client, MakeMessage({.kind = MessageKind::kHello}, {}, {}, text + " = 1\n")));
+  Joined(2);
+}
+
+TEST_F(ByHand, ControlCharactersOfAClientDoNotReachTheLog) {
+  std::vector<std::string> lines;
+  ParameterServerOptions options;
+  options.say = [&](const std::string& line) { lines.push_back(line); };
+  ParameterServer server(*listener_, options);
+  const auto send = [&](Client& client, const Outgoing& message) {
+    client.stream->Send(message, In(1s));
+    transport_.Pump(*listener_, server);
+  };
+  terms_.env = "\x1b[2Jnowhere\n";
+  Client first = Connect(1), other = Connect(2), wrong = Connect(3);
+  send(first, Hello(first, terms_));
+  send(first, MakeMessage({.kind = MessageKind::kState}, std::vector<float>(10, 1.0f)));
+  terms_.env = "\x9b";
+  send(other, Hello(other, terms_));
+  send(wrong, MakeMessage({.kind = MessageKind::kHello}, {}, {}, "\x1b]0;\a = 1\n"));
+  ASSERT_GE(lines.size(), 4u);
+  for (const std::string& line : lines) {
+    for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
+  }
+}
+
 TEST_F(ByHandInStep, AllPlacesTakenIsTemporary) {
   Joined(1);
   Joined(2);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/system.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace {
@@ -35,7 +36,7 @@ Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
   greeting_.clock = clock;
   heard_ = Clock::now();
   Forget();
-  if (!stream_) stream_ = place_.transport->Connect(place_.address, place_.security);
+  stream_ = place_.transport->Connect(place_.address, place_.security);  // a stream takes one hello
   return Greet(params);
 }
 
@@ -89,10 +90,10 @@ void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
 void ServerLink::HearWhy() {
   const std::string why = stream_->why();
   if (why.empty()) return;
-  said_ = why;
+  said_ = Printable(why);
   const bool by_server = !why.starts_with(place_.address) && !why.starts_with(kLater);
-  if (by_server) Fail("server {}: {}", place_.address, why);
-  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the server", why);
+  if (by_server) Fail("server {}: {}", place_.address, said_);
+  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the server", said_);
 }
 
 void ServerLink::Reconnect() {
@@ -171,7 +172,7 @@ Incoming* ServerLink::Receive(Header& header, Deadline until) {
   Incoming* const message = stream_->Receive(until);
   if (message == nullptr) return nullptr;
   header = ReadHeader(*message);
-  if (header.kind == MessageKind::kWaiting) said_ = ReadText(*message, header);
+  if (header.kind == MessageKind::kWaiting) said_ = Printable(ReadText(*message, header));
   heard_ = Clock::now();
   return message;
 }
