@@ -140,10 +140,10 @@ int RunSpeedup(const SpeedupFlags& flags) {
                                  .straggler = straggler};
 
   // Claimed like the folder of a run, but it is none: nothing in it can be resumed.
-  const fs::path out =
+  const RunFolder claimed =
       RunFolder::Create(flags.out, fmt::format("{}-{}-{}-speedup", run.env, run.algo, run.store),
-                        settings.front()->fields.ToToml())
-          .path();
+                        settings.front()->fields.ToToml());
+  const fs::path& out = claimed.path();
   std::error_code error;
   fs::rename(out / "config.toml", out / "settings.toml", error);
   if (error) Fail("cannot write {}: {}", (out / "settings.toml").string(), error.message());

@@ -94,7 +94,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
   Processes* processes = ConnectProcesses();
   const bool first = processes == nullptr || processes->rank() == 0;
   std::optional<RunFolder> folder;
-  if (first && !flags.resume.empty()) folder = RunFolder::Open(flags.resume);
+  if (first && !flags.resume.empty()) folder = RunFolder::Resume(flags.resume);
   const std::unique_ptr<RunSettings> settings =
       flags.resume.empty() ? SettingsOfNewRun(flags)
                            : SettingsOfOldRun(flags, folder ? &*folder : nullptr, processes);

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,83 +18,135 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfigName = "config.toml";
+constexpr int kMostTries = 1000;  // somebody else makes and removes the folder again and again
 
-fs::path FreshPath(const std::string& name) {
+// Whether `path` still names the folder behind `fd`: its last owner may have removed it.
+bool IsStillAt(const fs::path& path, int fd) {
+  struct stat open, named;
+  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
+void MakeFolder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) Fail("cannot make the folder {}: {}", path.string(), error.message());
+}
+
+// Why a folder that this process has claimed cannot take a new run; nothing if it can. A process killed while
+// it made the folder leaves a part of config.toml, which is not worth keeping.
+std::optional<std::string> Obstacle(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / kConfigName, error)) {
+    return fmt::format("holds another run: choose another folder, or continue it with --resume {}",
+                       folder.string());
+  }
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().filename() != fmt::format("{}.tmp", kConfigName))
+      return "is not empty: choose another folder";
+  }
+  if (error) return fmt::format("cannot be listed: {}", error.message());
+  return std::nullopt;
+}
+
+// Makes the folder that the user has chosen.
+std::pair<fs::path, FolderClaim> ClaimChosen(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_directory(status))
+    Fail("--out {} is a file: choose a folder", path.string());
+  for (int i = 0; i < kMostTries; ++i) {
+    MakeFolder(path);
+    FolderClaim claim = FolderClaim::Try(path);
+    if (!claim.held()) {
+      if (!fs::exists(path, error)) continue;  // it was just removed
+      Fail("--out {}: another process is training there: choose another folder", path.string());
+    }
+    if (const auto obstacle = Obstacle(path)) Fail("--out {} {}", path.string(), *obstacle);
+    return {path, std::move(claim)};
+  }
+  Fail("--out {}: somebody removes it again and again: choose another folder", path.string());
+}
+
+// Makes one below runs/ that nobody else has.
+std::pair<fs::path, FolderClaim> ClaimFresh(const std::string& name) {
+  MakeFolder("runs");
   for (int i = 1; i < 1'000'000; ++i) {
     fs::path path = fs::path("runs") / fmt::format("{}-{:03}", name, i);
-    // Making the folder claims the name: of two processes only one succeeds.
     std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (fs::create_directory(path, error)) return path;
-    if (error) Fail("cannot make the folder {}: {}", path.string(), error.message());
+    if (!fs::create_directory(path, error)) {
+      if (error) Fail("cannot make the folder {}: {}", path.string(), error.message());
+      continue;
+    }
+    FolderClaim claim = FolderClaim::Try(path);
+    if (claim.held() && !Obstacle(path)) return {std::move(path), std::move(claim)};
   }
   Fail("runs/ is full of runs named {}: remove some or choose --out", name);
 }
 
-// A process killed while it made the folder leaves a part of config.toml, which is not worth keeping.
-bool HoldsOtherFiles(const fs::path& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename() != fmt::format("{}.tmp", kConfigName)) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-RunFolder RunFolder::Create(fs::path path, const std::string& name, const std::string& config) {
-  if (path.empty()) path = FreshPath(name);
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status)) {
-    if (!fs::is_directory(status)) Fail("--out {} is a file: choose a folder", path.string());
-    if (fs::exists(path / kConfigName, error)) {
-      Fail("--out {} holds another run: choose another folder, or continue it with --resume {}",
-           path.string(), path.string());
-    }
-    if (HoldsOtherFiles(path)) Fail("--out {} is not empty: choose another folder", path.string());
-  }
-  error.clear();
-  fs::create_directories(path, error);
-  if (error) Fail("cannot make the folder {}: {}", path.string(), error.message());
-  RunFolder folder(path);
-  folder.WriteConfig(config);
-  return folder;
-}
-
-RunFolder RunFolder::Open(const fs::path& path) {
+void RequireRun(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) Fail("there is no folder {}", path.string());
   if (!fs::exists(path / kConfigName, error)) {
     Fail("{} holds no run (config.toml is missing): start one there with --out", path.string());
   }
-  return RunFolder(path);
+}
+
+}  // namespace
+
+FolderClaim FolderClaim::Try(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return {};  // its owner has just removed it
+  if (fd < 0) Fail("cannot open the folder {}: {}", folder.string(), std::strerror(errno));
+  FolderClaim claim(fd);
+  claim.alone_ = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  if (!claim.alone_ && errno == EWOULDBLOCK) return {};
+  if (!IsStillAt(folder, fd)) return {};
+  return claim;
+}
+
+FolderClaim::~FolderClaim() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+RunFolder RunFolder::Create(const fs::path& path, const std::string& name, const std::string& config) {
+  auto [where, claim] = path.empty() ? ClaimFresh(name) : ClaimChosen(path);
+  RunFolder folder(std::move(where), std::move(claim));
+  folder.WriteConfig(config);
+  folder.created_ = folder.claim_.alone();
+  return folder;
+}
+
+RunFolder RunFolder::Resume(const fs::path& path) {
+  RequireRun(path);
+  FolderClaim claim = FolderClaim::Try(path);
+  RequireRun(path);  // while it was not claimed its owner may have taken it back
+  if (!claim.held()) Fail("another process is training in {}: wait for it to end, or stop it", path.string());
+  return {path, std::move(claim)};
+}
+
+RunFolder RunFolder::Open(const fs::path& path) {
+  RequireRun(path);
+  return {path, FolderClaim()};
 }
 
 void RunFolder::RemoveIfUnused() const {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-    if (entry.path().filename() != kConfigName) return;
+  if (!created_) return;
+  std::error_code error;
+  fs::directory_iterator entries(path_, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().filename() != kConfigName) return;
   }
-  fs::remove(path_ / kConfigName, ignored);
-  fs::remove(path_, ignored);
+  if (error) return;
+  fs::remove(path_ / kConfigName, error);
+  fs::remove(path_, error);
 }
 
 std::string RunFolder::ReadConfig() const { return ReadFile(path_ / kConfigName); }
 
 void RunFolder::WriteConfig(const std::string& config) const {
   WriteFileAtomically(path_ / kConfigName, config);
-}
-
-FolderLock::FolderLock(const RunFolder& folder)
-    : fd_(::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(fd_);
-  Fail("another process is training in {}: wait for it to end, or stop it", folder.path().string());
-}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace trireme

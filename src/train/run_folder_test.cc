@@ -36,6 +36,14 @@ class RunFolderTest : public testing::Test {
     }
     return "";
   }
+  static std::string RefusalToResume(const fs::path& path) {
+    try {
+      RunFolder::Resume(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
   static bool Mentions(const std::string& message, const std::string& part) {
     return message.find(part) != std::string::npos;
   }
@@ -76,11 +84,11 @@ TEST_F(RunFolderTest, RefusesAFile) {
 }
 
 TEST_F(RunFolderTest, RefusesAnotherRunAndLeavesItAlone) {
-  const RunFolder other = RunFolder::Create(root_ / "other", "", "old = 1\n");
+  RunFolder::Create(root_ / "other", "", "old = 1\n");
   const std::string message = Refusal(root_ / "other");
   EXPECT_TRUE(Mentions(message, "holds another run")) << message;
   EXPECT_TRUE(Mentions(message, "--resume " + (root_ / "other").string())) << message;
-  EXPECT_EQ(other.ReadConfig(), "old = 1\n");
+  EXPECT_EQ(RunFolder::Open(root_ / "other").ReadConfig(), "old = 1\n");
 }
 
 TEST_F(RunFolderTest, RefusesAFolderWithOtherFiles) {
@@ -97,31 +105,56 @@ TEST_F(RunFolderTest, WhatAKilledProcessLeftIsNoObstacle) {
   EXPECT_EQ(RunFolder::Open(root_ / "half").ReadConfig(), "new = 1\n");
 }
 
-TEST_F(RunFolderTest, TheLockIsHeldByOneAtATime) {
-  const RunFolder folder = RunFolder::Create(root_ / "run", "", "");
-  const RunFolder other = RunFolder::Create(root_ / "other", "", "");
+TEST_F(RunFolderTest, IsClaimedByOneAtATime) {
+  const fs::path path = root_ / "run";
   {
-    const FolderLock lock(folder);
-    EXPECT_THROW(FolderLock{folder}, Error);
-    EXPECT_NO_THROW(FolderLock{other});
+    const RunFolder folder = RunFolder::Create(path, "", "old = 1\n");
+    EXPECT_TRUE(Mentions(Refusal(path), "another process is training there"));
+    EXPECT_TRUE(Mentions(Refusal(path), "choose another folder"));
+    EXPECT_TRUE(Mentions(RefusalToResume(path), "another process is training in " + path.string()));
+    EXPECT_EQ(RunFolder::Open(path).ReadConfig(), "old = 1\n") << "reading needs no claim";
+    EXPECT_EQ(Refusal(root_ / "other"), "");
   }
-  EXPECT_NO_THROW(FolderLock{folder});
+  {
+    const RunFolder again = RunFolder::Resume(path);
+    EXPECT_TRUE(Mentions(RefusalToResume(path), "another process"));
+  }
+  EXPECT_EQ(RefusalToResume(path), "");
+}
+
+TEST_F(RunFolderTest, OnlyWhoCreatedARunTakesItBack) {
+  const fs::path path = root_ / "run";
+  RunFolder::Create(path, "", "");
+  RunFolder::Open(path).RemoveIfUnused();
+  RunFolder::Resume(path).RemoveIfUnused();
+  EXPECT_TRUE(fs::exists(path / "config.toml"));
+  fs::remove_all(path);
+
+  const RunFolder used = RunFolder::Create(path, "", "");
+  std::ofstream(path / "metrics.jsonl") << "x";
+  used.RemoveIfUnused();
+  EXPECT_TRUE(fs::exists(path / "config.toml"));
+  fs::remove(path / "metrics.jsonl");
+  used.RemoveIfUnused();
+  EXPECT_FALSE(fs::exists(path));
+}
+
+// The folder that was locked is not the one of that name any more.
+TEST_F(RunFolderTest, AClaimIsOnTheFolderOfThatName) {
+  const fs::path path = root_ / "run";
+  const RunFolder first = RunFolder::Create(path, "", "");
+  fs::remove_all(path);
+  EXPECT_FALSE(FolderClaim::Try(path).held());
+  EXPECT_EQ(Refusal(path), "");
 }
 
 TEST_F(RunFolderTest, OpenRefusesWhatIsNoRun) {
-  const auto refusal = [](const fs::path& path) -> std::string {
-    try {
-      RunFolder::Open(path);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_TRUE(Mentions(refusal(root_ / "missing"), "no folder"));
   std::ofstream("file") << "x";
-  EXPECT_TRUE(Mentions(refusal(root_ / "file"), "no folder"));
   fs::create_directories("empty");
-  EXPECT_TRUE(Mentions(refusal(root_ / "empty"), "config.toml is missing"));
+  EXPECT_THROW(RunFolder::Open(root_ / "missing"), Error);
+  EXPECT_TRUE(Mentions(RefusalToResume(root_ / "missing"), "no folder"));
+  EXPECT_TRUE(Mentions(RefusalToResume(root_ / "file"), "no folder"));
+  EXPECT_TRUE(Mentions(RefusalToResume(root_ / "empty"), "config.toml is missing"));
 }
 
 }  // namespace

@@ -120,7 +120,6 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
 }  // namespace
 
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
-  const FolderLock lock(folder);
   std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
   const Ended ended = RunWorkers(settings, &folder, options, std::move(checkpoint));

@@ -49,9 +49,9 @@ struct TrainResult {
   bool interrupted = false;
 };
 
-// Trains; continues from the newest checkpoint in `folder` if there is one. Blocks until done. Throws Error;
-// what was written before stays usable for a resume.
-// Of several processes the first one calls this, and it alone has a folder.
+// Trains in a folder that was created or resumed; continues from its newest checkpoint if there is one.
+// Blocks until done. Throws Error; what was written before stays usable for a resume. Of several processes
+// the first one calls this, and it alone has a folder.
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options);
 // The part of the other processes, which must have the same settings. Blocks until the run ends. Throws
 // Error.

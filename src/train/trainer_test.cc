@@ -292,14 +292,6 @@ TEST_F(Trainer, AFailureOfOneWorkerEndsTheRunWithItsCause) {
   EXPECT_TRUE(Mentions(message, "metrics.jsonl")) << message;
 }
 
-TEST_F(Trainer, TwoRunsMayNotShareAFolder) {
-  const auto settings = Settings(1);
-  const RunFolder folder = Folder("run", *settings);
-  const FolderLock lock(folder);
-  const std::string message = Refusal(*settings, folder);
-  EXPECT_TRUE(Mentions(message, "another process is training in " + folder.path().string())) << message;
-}
-
 TEST_F(Trainer, DivergenceIsReported) {
   const auto settings = Settings(2, {"learning_rate=1e30", "learning_rate_schedule=constant"});
   const std::string message = Refusal(*settings, Folder("run", *settings));
