@@ -16,7 +16,7 @@ namespace {
 
 struct ServerFlags {
   std::string listen = "127.0.0.1:7171", dir;
-  bool durable = false, audit = false, quiet = false;
+  bool durable = false, audit = false, accept_loss = false, quiet = false;
   SecurityFlags security;
 };
 
@@ -34,8 +34,11 @@ int RunServer(const ServerFlags& flags) {
   const auto say = [&](const std::string& text) {
     if (!flags.quiet) fmt::print(stderr, "{}\n", text);
   };
-  ParameterServer server(*transport,
-                         {.folder = flags.dir, .durable = flags.durable, .audit = flags.audit, .say = say});
+  ParameterServer server(*transport, {.folder = flags.dir,
+                                      .durable = flags.durable,
+                                      .audit = flags.audit,
+                                      .accept_loss = flags.accept_loss,
+                                      .say = say});
   fmt::print("listening on {}\n", transport->address());
   std::fflush(stdout);
   if (flags.dir.empty()) say("no --dir: what this server holds is lost when it ends");
@@ -56,6 +59,8 @@ Command AddServerCommand(CLI::App& app) {
   command->add_option("--dir", flags->dir, "folder from which the server recovers after a crash");
   command->add_flag("--durable", flags->durable, "wait for the disk: survives the loss of power too");
   command->add_flag("--audit", flags->audit, "list every update in the folder");
+  command->add_flag("--accept-loss", flags->accept_loss,
+                    "go on with what can be read of files that were damaged or cut");
   command->add_flag("--quiet", flags->quiet, "say nothing but where it listens");
   flags->security.AddTo(*command, "clients must be signed by this authority");
   command->footer("The first worker says what the run is; later ones must agree. Ends at Ctrl-C.");

@@ -18,10 +18,12 @@ ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOpti
   std::filesystem::create_directories(options_.folder, error);
   if (error)
     Fail("--dir {}: {}. Choose a folder that can be written", options_.folder.string(), error.message());
+  lock_ = std::make_unique<ServerFolderLock>(options_.folder);
   for (int index = 0; index < kMostServers; ++index) {
     if (!std::filesystem::exists(StorageOf(index).folder)) continue;
     std::unique_ptr<Shard> shard = Shard::Recover(StorageOf(index));
     if (!shard) continue;
+    if (!shard->remark().empty()) options_.say(shard->remark());
     const RunTerms terms = RunTerms::Decode(shard->setup().identity);
     options_.say(
         fmt::format("found shard {}: {} on {}, {} updates", index, terms.algo, terms.env, shard->version()));
@@ -35,6 +37,7 @@ ParameterServer::~ParameterServer() = default;
 ShardStorage ParameterServer::StorageOf(int shard) const {
   ShardStorage storage;
   storage.durable = options_.durable;
+  storage.accept_loss = options_.accept_loss;
   if (options_.folder.empty()) return storage;
   storage.folder = options_.folder / fmt::format("shard-{}", shard);
   if (options_.audit) storage.audit = options_.folder / fmt::format("audit-{}", shard);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "server/folder_lock.h"
 #include "server/shard_service.h"
 
 namespace trireme {
@@ -21,7 +22,8 @@ namespace trireme {
 struct ParameterServerOptions {
   std::filesystem::path folder;  // empty: memory only
   bool durable = false;
-  bool audit = false;  // a list of all updates, in the folder
+  bool audit = false;        // a list of all updates, in the folder
+  bool accept_loss = false;  // recover what can be recovered of damaged files
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line for a reader
 };
 
@@ -61,6 +63,7 @@ class ParameterServer final : public ServerTransport::Handler {
 
   ServerTransport& transport_;
   ParameterServerOptions options_;
+  std::unique_ptr<ServerFolderLock> lock_;
   std::map<PeerId, Peer> peers_;
   std::map<int, std::unique_ptr<ShardService>> shards_;
   std::map<int, std::vector<Newcomer>> waiting_;  // by shard; the first one was asked for the state

@@ -204,6 +204,22 @@ TEST_F(ByHand, ControlCharactersOfAClientDoNotReachTheLog) {
   }
 }
 
+TEST(ServerFolder, HasOneServerAtATime) {
+  const TempFolder folder;
+  MemoryTransport transport;
+  const auto one = transport.Listen("one", {}), other = transport.Listen("other", {});
+  const ParameterServerOptions options{.folder = folder.path()};
+  auto server = std::make_unique<ParameterServer>(*one, options);
+  try {
+    ParameterServer(*other, options);
+    ADD_FAILURE() << "two servers in one folder";
+  } catch (const Error& error) {
+    ExpectIn("another server uses " + folder.path(), error.what());
+  }
+  server.reset();
+  ParameterServer(*other, options);
+}
+
 TEST_F(ByHandInStep, AllPlacesTakenIsTemporary) {
   Joined(1);
   Joined(2);

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kUpdateNote = "update";
-constexpr const char* kAuditBytes = "audit/bytes";
+constexpr std::string_view kUpdateNote = "update";
+constexpr const char *kAuditBytes = "audit/bytes", *kAuditSum = "audit/checksum";
 
 }  // namespace
 
@@ -29,15 +29,18 @@ class Shard::Impl {
     if (storage.folder.empty()) return nullptr;
     std::unique_ptr<ShardFiles> files = ShardFiles::Open(storage);
     if (files == nullptr) return nullptr;
-    std::optional<std::uint64_t> audit_bytes;
+    std::optional<ShardAudit::Extent> audit;
     std::unique_ptr<Impl> shard;
     {
       const StateReader saved = files->ReadState();
-      if (saved.Has(kAuditBytes)) audit_bytes = saved.GetValue<std::uint64_t>(kAuditBytes);
+      if (saved.Has(kAuditBytes)) {
+        audit = ShardAudit::Extent{.bytes = saved.GetValue<std::uint64_t>(kAuditBytes),
+                                   .sum = saved.GetValue<std::uint64_t>(kAuditSum)};
+      }
       shard = std::make_unique<Impl>(storage, ShardState(saved));
     }
     shard->files_ = std::move(files);
-    shard->Replay(audit_bytes);
+    shard->Replay(audit);
     return shard;
   }
 
@@ -62,18 +65,28 @@ class Shard::Impl {
   }
 
   const ShardState& state() const { return state_; }
+  const std::string& remark() const {
+    static const std::string kNone;
+    return files_ == nullptr ? kNone : files_->remark();
+  }
 
  private:
   StateWriter Saved() const {
     StateWriter state;
     state_.Save(state);
-    if (audit_ != nullptr) state.PutValue<std::uint64_t>(kAuditBytes, audit_->bytes());
+    if (audit_ != nullptr) {
+      state.PutValue<std::uint64_t>(kAuditBytes, audit_->extent().bytes);
+      state.PutValue<std::uint64_t>(kAuditSum, audit_->extent().sum);
+    }
     return state;
   }
 
   // The log decides: what is in it has happened, whether or not the process lives to make it in memory.
   void Commit(LogRecord record) {
-    if (files_ != nullptr && files_->WantsSnapshot(ShardLog::SizeOf(record))) files_->BeginSnapshot(Saved());
+    MakeRoom(record);
+    if (files_ != nullptr && files_->WantsSnapshot(ShardLog::SizeOf(record))) {
+      files_->BeginSnapshot([this] { return Saved(); });
+    }
     const bool audited = audit_ != nullptr && record.kind == LogRecord::Kind::kUpdate;
     if (audited) audit_->Add(record.version, record.update);
     try {
@@ -86,12 +99,18 @@ class Shard::Impl {
   }
 
   void Make(const LogRecord& record) noexcept {
-    if (record.kind == LogRecord::Kind::kUpdate) {
-      state_.Apply(record.update, record.gradient);
-      if (!record.text.empty()) state_.SetNote(kUpdateNote, record.text);
-    } else {
-      state_.SetNote(record.name, record.text);
-    }
+    if (record.kind == LogRecord::Kind::kUpdate) state_.Apply(record.update, record.gradient);
+    if (HasNote(record)) state_.SetNote(NoteName(record), record.text);
+  }
+  // Makes that no change fails once it is logged.
+  void MakeRoom(const LogRecord& record) {
+    if (HasNote(record)) state_.MakeRoomForNote(NoteName(record), record.text.size());
+  }
+  static bool HasNote(const LogRecord& record) {
+    return record.kind == LogRecord::Kind::kNote || !record.text.empty();
+  }
+  static std::string_view NoteName(const LogRecord& record) {
+    return record.kind == LogRecord::Kind::kUpdate ? kUpdateNote : record.name;
   }
 
   bool Fits(const LogRecord& record) const {
@@ -105,27 +124,28 @@ class Shard::Impl {
     return false;
   }
 
-  // `audit_bytes`: length of the audit at the snapshot. Where there was none, or its file is gone, a new one
-  // begins at the recovered version, and a snapshot remembers that.
-  void Replay(std::optional<std::uint64_t> audit_bytes) {
+  // `audit`: what it was at the snapshot. Where there was none, or its file is gone, a new one begins at the
+  // recovered version, and a snapshot remembers that.
+  void Replay(const std::optional<ShardAudit::Extent>& audit) {
     const bool audited = !storage_.audit.empty();
     const bool goes_on =
-        audited && audit_bytes.has_value() && (*audit_bytes == 0 || ShardAudit::Exists(storage_.audit));
-    if (goes_on) audit_ = std::make_unique<ShardAudit>(storage_.audit, *audit_bytes, state_.version());
+        audited && audit.has_value() && (audit->bytes == 0 || ShardAudit::Exists(storage_.audit));
+    if (goes_on) audit_ = std::make_unique<ShardAudit>(storage_.audit, *audit, state_.version());
     files_->Replay([&](const LogRecord& record) {
       if (!Fits(record)) {
         Fail(
             "the log in {} does not fit its snapshot at change {}: put back a copy of the whole folder, or "
-            "remove "
-            "it to begin the shard anew",
+            "remove it to begin the shard anew",
             storage_.folder.string(), record.number);
       }
       if (goes_on && record.kind == LogRecord::Kind::kUpdate) audit_->Add(record.version, record.update);
+      MakeRoom(record);
       Make(record);
     });
+    if (files_->lost()) files_->BeginAnew(Saved());
     if (!audited || goes_on) return;
     audit_ = std::make_unique<ShardAudit>(storage_.audit);
-    files_->BeginSnapshot(Saved());
+    files_->BeginSnapshot([this] { return Saved(); });
     files_->FinishSnapshot();
   }
 
@@ -150,6 +170,7 @@ std::unique_ptr<Shard> Shard::Recover(const ShardStorage& storage) {
 
 Shard::~Shard() = default;
 
+const std::string& Shard::remark() const { return impl_->remark(); }
 const ShardSetup& Shard::setup() const { return impl_->state().setup(); }
 std::span<const float> Shard::params() const { return impl_->state().params(); }
 std::span<const float> Shard::moments(std::size_t m) const { return impl_->state().moments(m); }

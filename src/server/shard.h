@@ -33,8 +33,10 @@ struct ShardStorage {
   bool durable = false;
   std::filesystem::path audit;  // empty: none. A line "version worker sequence" for every update
   // A snapshot is made when the log is longer than this, and has several changes. The folder takes up about
-  // twice as much, and two snapshots.
-  std::uint64_t log_bytes = 64 << 20;
+  // twice as much, and two snapshots, at most.
+  std::uint64_t log_bytes = 16 << 20;
+  // Recover what can be recovered where acknowledged changes are lost, instead of refusing.
+  bool accept_loss = false;
 };
 
 // One change. `worker` and `sequence` are the update's id: a worker's sequences grow, from 1.
@@ -51,11 +53,13 @@ class Shard {
   // `moments`: those of rule.moments(), one behind the other, or empty for zeros. `updates`: made so far.
   Shard(const ShardSetup& setup, const ShardStorage& storage, std::span<const float> params,
         std::span<const float> moments = {}, std::uint64_t updates = 0, std::int64_t steps = 0);
-  // The shard that lives in storage.folder, or none. Throws Error when the files are damaged other than by an
-  // unfinished write at the end of the log.
+  // The shard that lives in storage.folder, or none. Throws Error when the files are damaged or cut, unless
+  // they prove that no more than an unfinished write at the end of the log is gone.
   static std::unique_ptr<Shard> Recover(const ShardStorage& storage);
   ~Shard();
 
+  // What was odd about the files, or given up with `accept_loss`; empty: nothing.
+  const std::string& remark() const;
   const ShardSetup& setup() const;
   std::span<const float> params() const;
   std::span<const float> moments(std::size_t m) const;

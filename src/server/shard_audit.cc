@@ -1,11 +1,12 @@
 #include "server/shard_audit.h"
 
-#include <algorithm>
 #include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "server/checksum.h"
 
 namespace trireme {
 namespace {
@@ -26,29 +27,27 @@ std::uint64_t SizeOf(const fs::path& path) {
   return error ? 0 : size;
 }
 
-std::string Part(const fs::path& path, std::uint64_t begin, std::uint64_t size) {
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(begin));
-  std::string part(size, '\0');
-  in.read(part.data(), static_cast<std::streamsize>(size));
-  part.resize(static_cast<std::size_t>(in.gcount()));
-  return part;
+std::uint64_t SumOf(std::string_view line, std::uint64_t before) {
+  return Checksum(std::as_bytes(std::span(line)), before);
 }
 
-// Whether the first `bytes` bytes end with the line of `version`, or, if there are none, whether what follows
-// may begin with the line of the next version.
-bool Belongs(const fs::path& path, std::uint64_t bytes, std::uint64_t version) {
-  if (SizeOf(path) < bytes) return false;
-  if (bytes == 0) {
-    const std::string next = fmt::format("{} ", version + 1);
-    return next.starts_with(Part(path, 0, next.size()));
+// Whether what follows an audit without lines may begin with the line of the next version.
+bool MayFollow(const fs::path& path, std::uint64_t version) {
+  const std::string next = fmt::format("{} ", version + 1);
+  std::string begin(next.size(), '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return next.starts_with(begin.substr(0, static_cast<std::size_t>(in.gcount())));
+}
+
+bool HasLines(const fs::path& path, const ShardAudit::Extent& extent) {
+  std::ifstream in(path, std::ios::binary);
+  ShardAudit::Extent found;
+  for (std::string line; found.bytes < extent.bytes && std::getline(in, line) && !in.eof();) {
+    line += '\n';
+    found = {found.bytes + line.size(), SumOf(line, found.sum)};
   }
-  constexpr std::uint64_t kLongest = 64;  // three numbers of 20 digits
-  const std::uint64_t size = std::min(bytes, kLongest);
-  std::string end = Part(path, bytes - size, size);
-  if (!end.ends_with('\n')) return false;
-  end.pop_back();
-  return std::string_view(end).substr(end.rfind('\n') + 1).starts_with(fmt::format("{} ", version));
+  return found.bytes == extent.bytes && found.sum == extent.sum;
 }
 
 }  // namespace
@@ -61,36 +60,36 @@ ShardAudit::ShardAudit(const fs::path& path) : path_(path) {
   Open();
 }
 
-ShardAudit::ShardAudit(const fs::path& path, std::uint64_t bytes, std::uint64_t version)
-    : path_(path), bytes_(bytes), previous_(bytes) {
+ShardAudit::ShardAudit(const fs::path& path, const Extent& extent, std::uint64_t version)
+    : path_(path), extent_(extent), previous_(extent) {
   RequireFile(path);
-  if (!Belongs(path, bytes, version)) {
+  if (extent.bytes == 0 ? !MayFollow(path, version) : !HasLines(path, extent)) {
     Fail(
-        "{} is not the audit of this shard, which had {} bytes at version {}: put that file back, or move "
-        "this "
-        "one away to begin a new one",
-        path.string(), bytes, version);
+        "{} is damaged, or not the audit of this shard, which had {} bytes at version {}: put the right file "
+        "back, or move this one away to begin a new one",
+        path.string(), extent.bytes, version);
   }
   Open();
 }
 
 void ShardAudit::Open() {
   file_.reset();
-  file_ = std::make_unique<AppendFile>(path_, bytes_);
+  file_ = std::make_unique<AppendFile>(path_, extent_.bytes);
 }
 
 void ShardAudit::Add(std::uint64_t version, const ShardUpdate& update) {
-  if (file_ == nullptr || file_->size() != bytes_) Open();
+  if (file_ == nullptr || file_->size() != extent_.bytes) Open();
   char line[64];
   const auto end =
       fmt::format_to_n(line, sizeof line, "{} {} {}\n", version, update.worker, update.sequence).out;
-  file_->Append({line, static_cast<std::size_t>(end - line)});
-  previous_ = bytes_;
-  bytes_ = file_->size();
+  const std::string_view text(line, static_cast<std::size_t>(end - line));
+  file_->Append(text);
+  previous_ = extent_;
+  extent_ = {file_->size(), SumOf(text, extent_.sum)};
 }
 
 void ShardAudit::TakeBack() noexcept {
-  bytes_ = previous_;
+  extent_ = previous_;
   try {
     Open();
   } catch (const Error&) {

@@ -3,7 +3,8 @@
 //
 // A line is written before its update is made and taken back when the update fails. After a restart the file
 // is cut to what it was at the snapshot, and the updates of the log are added again: so it always agrees with
-// the shard, whatever happened to the process. Thread safety: none.
+// the shard, whatever happened to the process. What lies before the snapshot is compared with the checksum
+// that the snapshot has. Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,16 @@ namespace trireme {
 
 class ShardAudit {
  public:
+  // The lines up to some update. `sum` is the checksum of each line, with that of the lines before as seed.
+  struct Extent {
+    std::uint64_t bytes = 0, sum = 0;
+  };
+
   // A new file. Throws Error when there is one that is not empty.
   explicit ShardAudit(const std::filesystem::path& path);
-  // The one that had `bytes` bytes when the shard had `version`, cut back to that. Throws Error when it is
-  // visibly not that file.
-  ShardAudit(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t version);
+  // The one that had `extent` when the shard had `version`, cut back to that. Throws Error when its lines are
+  // others.
+  ShardAudit(const std::filesystem::path& path, const Extent& extent, std::uint64_t version);
   // Whether there is something to go on with.
   static bool Exists(const std::filesystem::path& path);
 
@@ -30,15 +36,14 @@ class ShardAudit {
   // Takes back the last line. What cannot be removed now is removed before the next line is added.
   void TakeBack() noexcept;
 
-  std::uint64_t bytes() const { return bytes_; }
-  const std::filesystem::path& path() const { return path_; }
+  const Extent& extent() const { return extent_; }
 
  private:
   void Open();
 
   std::filesystem::path path_;
-  std::uint64_t bytes_ = 0;     // up to the end of the lines that count
-  std::uint64_t previous_ = 0;  // bytes_ before the last line
+  Extent extent_;    // the lines that count
+  Extent previous_;  // without the last one
   std::unique_ptr<AppendFile> file_;
 };
 

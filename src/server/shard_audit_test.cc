@@ -22,6 +22,30 @@ TEST_F(ShardTest, TheAuditIsCutBackToWhatWasRecovered) {
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(50));
 }
 
+TEST_F(ShardTest, AnAuditThatWasChangedIsRefused) {
+  ShardStorage storage = Storage(20 * kRecord);
+  storage.audit = root_ / "audit";
+  Made(60, storage);
+  Recovered(storage);
+  // Lines behind the snapshot are written again from the log.
+  const std::string whole = ReadFile(storage.audit);
+  int refused = 0;
+  for (std::size_t byte = 0; byte < whole.size(); ++byte) {
+    std::string damaged = whole;
+    damaged[byte] ^= 1;
+    Overwrite(storage.audit, damaged);
+    const std::string message = Refusal([&] { Recovered(storage); });
+    if (message.empty()) {
+      ASSERT_EQ(ReadFile(storage.audit), whole) << byte;
+    } else {
+      ASSERT_TRUE(Mentions(message, storage.audit.string() + " is damaged")) << message;
+      ASSERT_EQ(ReadFile(storage.audit), damaged) << "a refusal changes nothing";
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
 TEST_F(ShardTest, AnAuditMayBeginLaterAndIsNotMixedUp) {
   ShardStorage storage = Storage();
   storage.audit = root_ / "audit";

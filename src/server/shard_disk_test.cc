@@ -1,5 +1,7 @@
 // Disks that are full or fail.
+#include <fcntl.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include "server/shard_test_util.h"
 
@@ -48,14 +50,15 @@ class ShardOnAFullDisk : public ShardTest {
 };
 
 TEST_F(ShardOnAFullDisk, ARealOne) {
-  ShardStorage storage = Storage(1 << 20);
+  ShardStorage storage = Storage(20 * kRecord);
   storage.folder = disk_ / "shard";
-  EXPECT_TRUE(Mentions(Refusal([&] { Made(0, storage); }), "Make room")) << "two logs do not fit";
+  const fs::path filler = disk_ / "filler";
+  Overwrite(filler, std::string(1 << 20, 'x'));
+  EXPECT_TRUE(Mentions(Refusal([&] { Made(0, storage); }), "Make room")) << "no room for the logs";
   EXPECT_EQ(Shard::Recover(storage), nullptr);
 
-  storage.log_bytes = 20 * kRecord;
+  fs::remove(filler);
   auto shard = Made(10, storage);
-  const fs::path filler = disk_ / "filler";
   Overwrite(filler, std::string(1 << 20, 'x'));
   // Logs that were made with room go on for a while; then something has to give.
   std::string message;
@@ -78,11 +81,48 @@ TEST_F(ShardOnAFullDisk, ARealOne) {
   EXPECT_EQ(Recovered(storage), version + 100);
 }
 
+// A log grows in steps: where the next step finds no room the change is refused, and nothing is lost.
+TEST_F(ShardOnAFullDisk, ALogThatCannotGrow) {
+  ShardStorage storage = Storage(1 << 20);
+  storage.folder = disk_ / "shard";
+  auto shard = Made(0, storage);
+  std::string message;
+  while (message.empty() && shard->version() < 2000) {
+    message = Refusal([&] { course_.Run(*shard, shard->version() + 1); });
+  }
+  EXPECT_TRUE(Mentions(message, "No space left on device")) << message;
+  const std::uint64_t version = shard->version();
+  EXPECT_GT(version, (16u << 10) / kRecord) << "all room is used";
+  EXPECT_NE(Refusal([&] { course_.Run(*shard, version + 1); }), "");
+  shard.reset();
+  EXPECT_EQ(Recovered(storage), version);
+}
+
+TEST_F(ShardTest, ASmallShardTakesLittleRoom) {
+  const auto shard = Made(10);
+  std::uintmax_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(Storage().folder)) bytes += file.file_size();
+  EXPECT_LT(bytes, 200'000u);
+}
+
 TEST_F(ShardTest, DurableChangesAreRecoveredToo) {
   ShardStorage storage = Storage(20 * kRecord);
   storage.durable = true;
   Made(60, storage);
   EXPECT_EQ(Recovered(storage), 60u);
+}
+
+// From now on what this process writes to `file`, which is open, goes to a device.
+bool PutDeviceInPlaceOf(const fs::path& file) {
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (fs::read_symlink(entry.path(), error) != file) continue;
+    const int device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const bool done = ::dup2(device, std::stoi(entry.path().filename())) >= 0;
+    ::close(device);
+    return done;
+  }
+  return false;
 }
 
 // A device takes every byte but cannot be flushed. What the disk then has of the log is not known, so that a
@@ -92,10 +132,9 @@ TEST_F(ShardTest, AFlushThatFailsChangesNothingAndTheLogIsNotTrustedAnyMore) {
   storage.durable = true;
   storage.audit = root_ / "audit";
   Made(0, storage);
-  fs::rename(Log(0), root_ / "away");
-  fs::create_symlink("/dev/null", Log(0));
   {
     const auto shard = Shard::Recover(storage);
+    ASSERT_TRUE(PutDeviceInPlaceOf(Log(0)));
     const auto written = fs::last_write_time(Snapshot());
     EXPECT_TRUE(Mentions(Refusal([&] { course_.Run(*shard, 1); }), Log(0).string()));
     EXPECT_EQ(fs::last_write_time(Snapshot()), written);
@@ -105,7 +144,6 @@ TEST_F(ShardTest, AFlushThatFailsChangesNothingAndTheLogIsNotTrustedAnyMore) {
     EXPECT_TRUE(Mentions(Refusal([&] { course_.Run(*shard, 1); }), Log(0).string()));
     EXPECT_NE(fs::last_write_time(Snapshot()), written);
   }
-  fs::rename(root_ / "away", Log(0));
   course_.Run(*Shard::Recover(storage), 3);
   EXPECT_EQ(Recovered(storage), 3u);
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(3));

@@ -1,14 +1,15 @@
 #include "server/shard_files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -60,25 +61,8 @@ void RequireNoRecords(const fs::path& folder) {
 
 }  // namespace
 
-// The operating system gives it back when the process ends, however that happens. Where a file system has no
-// locks, it does nothing.
-class ShardFiles::Lock {
- public:
-  explicit Lock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0) Fail("cannot open the folder {}: {}", folder.string(), std::strerror(errno));
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    ::close(fd_);
-    Fail("another server uses {}: stop it, or give this one another folder", folder.string());
-  }
-  ~Lock() { ::close(fd_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int fd_;
-};
-
-ShardFiles::ShardFiles(const ShardStorage& storage, std::unique_ptr<Lock> lock, std::uint64_t shard)
+ShardFiles::ShardFiles(const ShardStorage& storage, std::unique_ptr<ServerFolderLock> lock,
+                       std::uint64_t shard)
     : storage_(storage), lock_(std::move(lock)), shard_(shard) {}
 
 ShardFiles::~ShardFiles() = default;
@@ -90,24 +74,24 @@ std::unique_ptr<ShardFiles> ShardFiles::Create(const ShardStorage& storage, Stat
   std::error_code error;
   fs::create_directories(storage.folder, error);
   if (error) Fail("cannot make the folder {}: {}", storage.folder.string(), error.message());
-  auto lock = std::make_unique<Lock>(storage.folder);
+  auto lock = std::make_unique<ServerFolderLock>(storage.folder);
   const fs::path snapshot = SnapshotPath(storage.folder);
   if (fs::exists(snapshot, error)) {
     Fail("{} holds another shard: recover it, remove it or choose another folder", storage.folder.string());
   }
   RequireNoRecords(storage.folder);
   std::unique_ptr<ShardFiles> files(new ShardFiles(storage, std::move(lock), RandomNumber()));
-  for (const std::size_t log : {0, 1}) ShardLog::Create(files->LogPath(log), storage.log_bytes);
+  for (const std::size_t log : {0, 1}) ShardLog::Create(files->LogPath(log), files->shard_);
   PutNumbers(state, files->shard_, 0);
   WriteSnapshot(snapshot, std::move(state));
-  files->OpenLogs({});
+  files->OpenLogs({ShardLog::kBegin, ShardLog::kBegin});
   return files;
 }
 
 std::unique_ptr<ShardFiles> ShardFiles::Open(const ShardStorage& storage) {
   std::error_code error;
   if (!fs::exists(storage.folder, error)) return nullptr;
-  auto lock = std::make_unique<Lock>(storage.folder);
+  auto lock = std::make_unique<ServerFolderLock>(storage.folder);
   const fs::path snapshot = SnapshotPath(storage.folder);
   if (!fs::exists(snapshot, error)) {
     RequireNoRecords(storage.folder);
@@ -118,12 +102,6 @@ std::unique_ptr<ShardFiles> ShardFiles::Open(const ShardStorage& storage) {
   std::unique_ptr<ShardFiles> files(new ShardFiles(storage, std::move(lock), shard));
   files->snapshot_number_ = files->number_ = state.GetValue<std::uint64_t>("files/number");
   files->loaded_ = std::move(state);
-  for (const std::size_t log : {0, 1}) {
-    const fs::path path = files->LogPath(log);
-    if (fs::exists(path, error)) continue;
-    Fail("{} is missing: put it back, or give up the changes it held by making an empty file of that name",
-         path.string());
-  }
   return files;
 }
 
@@ -135,47 +113,84 @@ StateReader ShardFiles::ReadState() {
 }
 
 void ShardFiles::Replay(const std::function<void(const LogRecord&)>& change) {
-  std::array<std::unique_ptr<ShardLogReader>, 2> readers;
-  for (const std::size_t log : {0, 1}) readers[log] = std::make_unique<ShardLogReader>(LogPath(log), shard_);
-  // Changes up to number_ are made. If later ones lie where Next() cannot reach them, something between was
-  // damaged.
-  const auto refuse_damage = [&](const ShardLogReader& reader) {
-    if (!reader.HasLater(number_ + 1)) return;
-    const std::string path = reader.path().string();
-    Fail(
-        "{} is damaged at byte {}: changes after number {} follow, but cannot be made. Put back a copy of "
-        "the "
-        "whole folder, or give them up with: truncate -s {} {}",
-        path, reader.offset(), number_, reader.offset(), path);
-  };
-
-  std::array<std::uint64_t, 2> ends = {};
-  const std::size_t older = readers[1]->FirstNumber() < readers[0]->FirstNumber() ? 1 : 0;
-  for (const std::size_t log : {older, 1 - older}) {
-    ShardLogReader& reader = *readers[log];
-    std::uint64_t start = reader.offset();
-    for (auto record = reader.Next(); record; start = reader.offset(), record = reader.Next()) {
-      last_[log] = record->number;
-      if (record->number <= number_) continue;  // the snapshot has it
-      if (record->number != number_ + 1) {
-        const ShardLogReader& other = *readers[1 - log];
-        refuse_damage(other);
-        Fail(
-            "changes {} to {} are missing: {} goes on behind them, {} ends before them at byte {}. Put back "
-            "a "
-            "copy of the whole folder, or give up the later ones with: truncate -s {} {}",
-            number_ + 1, record->number - 1, reader.path().string(), other.path().string(), other.offset(),
-            start, reader.path().string());
-      }
-      change(*record);
-      number_ = record->number;
-      active_ = log;
-    }
-    ends[log] = reader.offset();
+  Readers readers;
+  for (const std::size_t log : {0, 1}) {
+    std::error_code error;
+    if (!fs::exists(LogPath(log), error)) Lose(fmt::format("{} is missing", LogPath(log).string()));
+    readers[log] = std::make_unique<ShardLogReader>(LogPath(log), shard_);
   }
-  for (const auto& reader : readers) refuse_damage(*reader);
-  OpenLogs(ends);
+  const std::size_t older = readers[1]->FirstNumber() < readers[0]->FirstNumber() ? 1 : 0;
+  if (ReplayLog(readers, older, change)) ReplayLog(readers, 1 - older, change);
+  for (const auto& reader : readers) RefuseDamage(*reader);
+  for (const std::size_t log : {0, 1}) RefuseFlaw(readers, log);
+  if (lost_) return;
+  OpenLogs({readers[0]->offset(), readers[1]->offset()});
   if (number_ == snapshot_number_) logs_[active_]->Restart(storage_.log_bytes);
+}
+
+bool ShardFiles::ReplayLog(const Readers& readers, std::size_t log,
+                           const std::function<void(const LogRecord&)>& change) {
+  ShardLogReader& reader = *readers[log];
+  for (auto record = reader.Next(); record; record = reader.Next()) {
+    last_[log] = record->number;
+    if (record->number <= number_) continue;  // the snapshot has it
+    if (record->number != number_ + 1) {
+      const ShardLogReader& other = *readers[1 - log];
+      RefuseDamage(other);
+      Lose(fmt::format("changes {} to {} are missing: {} goes on behind them, {} ends before them at byte {}",
+                       number_ + 1, record->number - 1, reader.path().string(), other.path().string(),
+                       other.offset()));
+      return false;
+    }
+    change(*record);
+    number_ = record->number;
+    active_ = log;
+  }
+  return true;
+}
+
+// Later changes that lie where Next() cannot reach them were once reached.
+void ShardFiles::RefuseDamage(const ShardLogReader& reader) {
+  if (lost_ || !reader.HasLater(number_ + 1)) return;
+  Lose(fmt::format("{} is damaged at byte {}: changes after number {} follow, but cannot be made",
+                   reader.path().string(), reader.offset(), number_));
+}
+
+// A log that was cut has lost no change if it ends before the cut, or if the other log goes on behind it.
+void ShardFiles::RefuseFlaw(const Readers& readers, std::size_t log) {
+  const ShardLogReader &reader = *readers[log], &other = *readers[1 - log];
+  const std::string flaw = reader.Flaw();
+  if (lost_ || flaw.empty()) return;
+  const std::uint64_t first = reader.FirstNumber();
+  const bool continued = first > 0 && other.FirstNumber() > first;
+  if (continued || reader.EndsHere()) {
+    remark_ = fmt::format("{}; no change was lost", flaw);
+  } else {
+    Lose(fmt::format("{}: changes after number {} may be lost", flaw, number_));
+  }
+}
+
+void ShardFiles::Lose(const std::string& what) {
+  if (!storage_.accept_loss) {
+    Fail(
+        "{}. Put back a copy of the whole folder, or give up what is lost by starting the server once with "
+        "--accept-loss",
+        what);
+  }
+  lost_ = true;
+  remark_ = fmt::format("{}. This was given up, as --accept-loss says", what);
+}
+
+// Until the snapshot is there, everything is as it was found.
+void ShardFiles::BeginAnew(StateWriter&& state) {
+  PutNumbers(state, shard_, number_);
+  if (!storage_.audit.empty() && fs::exists(storage_.audit)) FlushFile(storage_.audit);
+  WriteSnapshot(SnapshotPath(storage_.folder), std::move(state));
+  snapshot_number_ = number_;
+  last_ = {};
+  active_ = 0;
+  for (const std::size_t log : {0, 1}) ShardLog::Create(LogPath(log), shard_);
+  OpenLogs({ShardLog::kBegin, ShardLog::kBegin});
 }
 
 void ShardFiles::OpenLogs(const std::array<std::uint64_t, 2>& ends) {
@@ -207,40 +222,52 @@ bool ShardFiles::WantsSnapshot(std::uint64_t bytes) {
   return must_succeed_ || (length > wanted && length > retry_length_);
 }
 
-void ShardFiles::BeginSnapshot(StateWriter&& state) {
+void ShardFiles::BeginSnapshot(const std::function<StateWriter()>& save) {
   CHECK(!under_way_.valid());
-  PutNumbers(state, shard_, number_);
+  begun_number_ = number_;
+  try {
+    StateWriter state = save();
+    PutNumbers(state, shard_, number_);
+    under_way_ = std::async(std::launch::async, [path = SnapshotPath(storage_.folder), audit = storage_.audit,
+                                                 state = std::move(state)]() mutable {
+      if (!audit.empty()) FlushFile(audit);
+      WriteSnapshot(path, std::move(state));
+    });
+  } catch (const std::bad_alloc&) {
+    SnapshotFailed("there is no memory for a snapshot");
+  } catch (const std::system_error& error) {
+    SnapshotFailed(fmt::format("there is no thread for a snapshot: {}", error.what()));
+  }
   const std::size_t other = 1 - active_;
-  if (IsFree(other) && !logs_[active_]->suspect()) {
+  if (under_way_.valid() && IsFree(other) && !logs_[active_]->suspect()) {
     logs_[other]->Restart(storage_.log_bytes);
     active_ = other;
   }
-  begun_number_ = number_;
-  under_way_ = std::async(std::launch::async, [path = SnapshotPath(storage_.folder), audit = storage_.audit,
-                                               state = std::move(state)]() mutable {
-    if (!audit.empty()) FlushFile(audit);
-    WriteSnapshot(path, std::move(state));
-  });
   if (must_succeed_) FinishSnapshot();
 }
 
 void ShardFiles::FinishSnapshot() {
-  Collect();
-  if (!failure_.empty()) Fail("{}. Nothing was changed: make room on that disk, then try again", failure_);
+  if (under_way_.valid()) Collect();
+  if (!failure_.empty()) Fail("{}. Nothing was changed: make room, then try again", failure_);
 }
 
 void ShardFiles::Collect() {
   try {
     under_way_.get();
   } catch (const Error& error) {
-    failure_ = error.what();
-    retry_length_ = Length() + storage_.log_bytes / 4;
-    return;
+    return SnapshotFailed(error.what());
+  } catch (const std::bad_alloc&) {
+    return SnapshotFailed("there is no memory for a snapshot");
   }
   failure_.clear();
   retry_length_ = 0;
   snapshot_number_ = begun_number_;
   if (number_ == snapshot_number_) logs_[active_]->Restart(storage_.log_bytes);
+}
+
+void ShardFiles::SnapshotFailed(const std::string& why) {
+  failure_ = why;
+  retry_length_ = Length() + storage_.log_bytes / 4;
 }
 
 }  // namespace trireme

@@ -9,6 +9,9 @@
 //   every change above s is in a log, in an unbroken row from the start of a log.
 // Reading changes nothing, so a recovery may be killed as often as it likes.
 //
+// Files that were damaged or cut are refused, unless they prove that nothing acknowledged is gone; with
+// ShardStorage::accept_loss everything up to the damage is recovered.
+//
 // The folder is locked by its user. Belongs to one thread.
 #pragma once
 
@@ -22,6 +25,7 @@
 #include <string>
 
 #include "base/state.h"
+#include "server/folder_lock.h"
 #include "server/shard.h"
 #include "server/shard_log.h"
 
@@ -38,9 +42,15 @@ class ShardFiles {
   // Waits for a snapshot that is being written.
   ~ShardFiles();
 
-  // After Open, once and in this order: the state of the snapshot, then every change after it.
+  // After Open, once and in this order: the state of the snapshot, then every change after it. Throws Error
+  // when acknowledged changes are lost and that is not accepted.
   StateReader ReadState();
   void Replay(const std::function<void(const LogRecord&)>& change);
+  // Whether changes were given up: then the shard must begin anew with the state that it has.
+  bool lost() const { return lost_; }
+  void BeginAnew(StateWriter&& state);
+  // What Replay found odd, or gave up; empty: nothing.
+  const std::string& remark() const { return remark_; }
 
   // Logs a change under the next number. Throws Error: then nothing has happened.
   void Append(LogRecord& record);
@@ -48,27 +58,38 @@ class ShardFiles {
   // Whether BeginSnapshot should be called before a change of `bytes` bytes. May wait for the snapshot that
   // is being written when changes come much faster.
   bool WantsSnapshot(std::uint64_t bytes);
-  // Returns as soon as the snapshot is under way; how it ended shows later. A failure is no harm as long as
-  // there is room for longer logs; when they have become too long, this waits, and throws Error for a
-  // failure.
-  void BeginSnapshot(StateWriter&& state);
+  // Calls `save` for what the snapshot is to hold, and returns as soon as it is under way; how it ended shows
+  // later. A failure, also for lack of memory, is no harm as long as there is room for longer logs; when they
+  // have become too long, this waits, and throws Error for a failure.
+  void BeginSnapshot(const std::function<StateWriter()>& save);
   // Waits for the snapshot that was begun last. Throws Error when it could not be written.
   void FinishSnapshot();
 
  private:
-  class Lock;
-  ShardFiles(const ShardStorage& storage, std::unique_ptr<Lock> lock, std::uint64_t shard);
+  using Readers = std::array<std::unique_ptr<ShardLogReader>, 2>;
+  ShardFiles(const ShardStorage& storage, std::unique_ptr<ServerFolderLock> lock, std::uint64_t shard);
 
   std::filesystem::path LogPath(std::size_t log) const;
   bool IsFree(std::size_t log) const { return last_[log] <= snapshot_number_; }
   std::uint64_t Length() const;  // of the logs that are needed
+  // Makes the changes of one log that come after number_. False: some before them are missing, and were
+  // given up.
+  bool ReplayLog(const Readers& readers, std::size_t log,
+                 const std::function<void(const LogRecord&)>& change);
+  void RefuseDamage(const ShardLogReader& reader);
+  void RefuseFlaw(const Readers& readers, std::size_t log);
+  // Acknowledged changes behind number_ are gone: throws Error, unless that is accepted.
+  void Lose(const std::string& what);
   void OpenLogs(const std::array<std::uint64_t, 2>& ends);
   void Collect();  // the result of the snapshot under way
+  void SnapshotFailed(const std::string& why);
 
   ShardStorage storage_;
-  std::unique_ptr<Lock> lock_;
+  std::unique_ptr<ServerFolderLock> lock_;
   std::uint64_t shard_;                // drawn at random when the shard began; in all its files
   std::optional<StateReader> loaded_;  // until ReadState
+  bool lost_ = false;
+  std::string remark_;
 
   std::array<std::unique_ptr<ShardLog>, 2> logs_;
   std::array<std::uint64_t, 2> last_ = {};  // number of the last change in each

@@ -17,8 +17,25 @@
 namespace trireme {
 namespace {
 
-constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '1'};
+constexpr char kFileMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '2'};
+constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'R', 'E', 'C', '2'};
 constexpr std::uint64_t kAlignment = 64;  // of records in the file
+// The file grows to its double, but by at most this much at a time.
+constexpr std::uint64_t kFirstLength = 16 << 10, kLargestStep = 8 << 20;
+
+// What a log begins with.
+struct FileHeader {
+  char magic[8];
+  std::uint64_t checksum;  // of all that follows
+  std::uint64_t shard;
+  std::uint64_t length;  // the file has at least so many bytes
+  std::uint64_t zeros[4];
+};
+static_assert(sizeof(FileHeader) == ShardLog::kBegin);
+
+std::uint64_t ChecksumOf(const FileHeader& header) {
+  return Checksum(std::as_bytes(std::span(&header, 1)).subspan(offsetof(FileHeader, shard)));
+}
 
 // Followed by the floats of the gradient, the name and the text, and zeros up to the next multiple of 64.
 struct Header {
@@ -83,27 +100,76 @@ Header HeaderOf(const LogRecord& record, std::uint64_t shard) {
        error == ENOSPC || error == EDQUOT ? "make room on that disk" : "see that the disk can be written");
 }
 
+// Makes the file `length` bytes long, with room on the disk where the file system can promise it; elsewhere
+// a full disk shows when the bytes are written. 0, or the error.
+int Extend(int fd, std::uint64_t length) {
+  const auto size = static_cast<off_t>(length);
+  if (::fallocate(fd, 0, 0, size) == 0) return 0;
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+  return ::ftruncate(fd, size) == 0 ? 0 : errno;
+}
+
+int WriteFileHeader(int fd, std::uint64_t shard, std::uint64_t length) {
+  FileHeader header = {.magic = {}, .checksum = 0, .shard = shard, .length = length, .zeros = {}};
+  std::memcpy(header.magic, kFileMagic, sizeof kFileMagic);
+  header.checksum = ChecksumOf(header);
+  const ssize_t written = ::pwrite(fd, &header, sizeof header, 0);
+  return written == sizeof header ? 0 : written < 0 ? errno : EIO;
+}
+
+// `bytes` begin a log, whole.
+std::optional<FileHeader> ReadFileHeader(std::span<const std::byte> bytes) {
+  FileHeader header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const bool whole =
+      std::memcmp(header.magic, kFileMagic, sizeof kFileMagic) == 0 && ChecksumOf(header) == header.checksum;
+  return whole ? std::optional(header) : std::nullopt;
+}
+
 }  // namespace
 
 ShardLog::ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end)
-    : path_(std::move(path)), shard_(shard), end_(end), fd_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+    : path_(std::move(path)), shard_(shard), end_(end), fd_(::open(path_.c_str(), O_RDWR | O_CLOEXEC)) {
   if (fd_ < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  std::byte bytes[sizeof(FileHeader)];
+  struct stat info;
+  int error = ::pread(fd_, bytes, sizeof bytes, 0) < 0 || ::fstat(fd_, &info) != 0 ? errno : 0;
+  if (error == 0) {
+    // A file that was cut behind its records goes on with the length it has.
+    const std::optional<FileHeader> header = ReadFileHeader(bytes);
+    length_ = static_cast<std::uint64_t>(info.st_size);
+    if (!header || header->length > length_) error = WriteFileHeader(fd_, shard_, length_);
+  }
+  if (error == 0) return;
+  ::close(fd_);
+  Fail("cannot write {}: {}", path_.string(), std::strerror(error));
 }
 
 ShardLog::~ShardLog() { ::close(fd_); }
 
-// The room is asked for at once, so that a disk too small is noticed now, and so that later writes have only
-// their bytes to bring to the disk. Some file systems cannot promise room; there the file grows as it is
-// written.
-void ShardLog::Create(const std::filesystem::path& path, std::uint64_t bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));
-  const int error = bytes == 0 || ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+void ShardLog::Create(const std::filesystem::path& path, std::uint64_t shard) {
+  const std::string temporary = path.string() + ".tmp";
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) Fail("cannot write {}: {}", temporary, std::strerror(errno));
+  int error = Extend(fd, kFirstLength);
+  if (error == 0) error = WriteFileHeader(fd, shard, kFirstLength);
   ::close(fd);
-  if (error == 0 || error == EOPNOTSUPP || error == ENOSYS) return;
-  ::unlink(path.c_str());
-  Fail("cannot make {} of {} bytes: {}. Make room on that disk, or let the log be shorter", path.string(),
-       bytes, std::strerror(error));
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  ::unlink(temporary.c_str());
+  Fail("cannot make {}: {}. Make room on that disk", path.string(), std::strerror(error));
+}
+
+// The length is said only when the file has it.
+void ShardLog::Grow(std::uint64_t needed, bool durable) {
+  std::uint64_t length = std::max(needed, std::min(2 * length_, length_ + kLargestStep));
+  int error = Extend(fd_, length);
+  if (error != 0 && length > needed) error = Extend(fd_, length = needed);
+  if (error == 0 && durable && ::fdatasync(fd_) != 0) error = errno;
+  if (error == 0) error = WriteFileHeader(fd_, shard_, length);
+  if (error != 0) FailToWrite(path_, error);
+  length_ = length;
 }
 
 std::uint64_t ShardLog::SizeOf(const LogRecord& record) {
@@ -112,6 +178,7 @@ std::uint64_t ShardLog::SizeOf(const LogRecord& record) {
 }
 
 void ShardLog::Append(const LogRecord& record, bool durable) {
+  if (const std::uint64_t needed = end_ + SizeOf(record); needed > length_) Grow(needed, durable);
   Write(record);
   if (durable && ::fdatasync(fd_) != 0) {
     const int error = errno;
@@ -157,17 +224,19 @@ void ShardLog::Withdraw() {
 }
 
 void ShardLog::Restart(std::uint64_t bytes) {
-  struct stat info;
-  if (::fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_size) > bytes) {
-    (void)!::ftruncate(fd_, static_cast<off_t>(bytes));  // costs only room when it fails
+  const std::uint64_t length = std::max(bytes, kFirstLength);
+  if (length_ > length && WriteFileHeader(fd_, shard_, length) == 0) {
+    (void)!::ftruncate(fd_, static_cast<off_t>(length));  // costs only room when it fails
+    length_ = length;
   }
-  end_ = 0;
+  end_ = kBegin;
   suspect_ = false;
 }
 
 ShardLogReader::ShardLogReader(std::filesystem::path path, std::uint64_t shard)
     : path_(std::move(path)), shard_(shard) {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return;
   if (fd < 0) Fail("cannot read {}: {}", path_.string(), std::strerror(errno));
   struct stat info;
   int error = ::fstat(fd, &info) == 0 ? 0 : errno;
@@ -188,10 +257,15 @@ ShardLogReader::~ShardLogReader() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+// Whether there is room for a header, and one begins there.
+bool ShardLogReader::HasMagic(std::uint64_t offset) const {
+  return offset <= bytes_.size() && bytes_.size() - offset >= sizeof(Header) &&
+         std::memcmp(bytes_.data() + offset, kMagic, sizeof kMagic) == 0;
+}
+
 std::optional<ShardLogReader::Found> ShardLogReader::At(std::uint64_t offset) const {
-  if (offset > bytes_.size() || bytes_.size() - offset < sizeof(Header)) return std::nullopt;
+  if (!HasMagic(offset)) return std::nullopt;
   const std::byte* start = bytes_.data() + offset;
-  if (std::memcmp(start, kMagic, sizeof kMagic) != 0) return std::nullopt;
   Header header;
   std::memcpy(&header, start, sizeof header);
   const std::uint64_t room = bytes_.size() - offset - sizeof header;
@@ -228,15 +302,37 @@ std::optional<LogRecord> ShardLogReader::Next() {
     Fail("{} holds changes of another shard: put the files of each shard back into a folder of its own",
          path_.string());
   }
-  if (offset_ > 0 && found->record.number != previous_ + 1) return std::nullopt;
+  if (offset_ > ShardLog::kBegin && found->record.number != previous_ + 1) return std::nullopt;
   previous_ = found->record.number;
   offset_ += found->size;
   return found->record;
 }
 
 std::uint64_t ShardLogReader::FirstNumber() const {
-  const std::optional<Found> found = At(0);
+  const std::optional<Found> found = At(ShardLog::kBegin);
   return found ? found->record.number : 0;
+}
+
+std::string ShardLogReader::Flaw() const {
+  const std::optional<FileHeader> header = ReadFileHeader(bytes_);
+  if (!header && bytes_.size() < sizeof(FileHeader)) {
+    return fmt::format("{} was cut to {} bytes", path_.string(), bytes_.size());
+  }
+  if (!header) return fmt::format("{} is damaged at its beginning", path_.string());
+  if (bytes_.size() >= header->length) return "";
+  return fmt::format("{} was cut to {} bytes, where it had {}", path_.string(), bytes_.size(),
+                     header->length);
+}
+
+bool ShardLogReader::EndsHere() const {
+  if (offset_ > bytes_.size() || bytes_.size() - offset_ < sizeof(Header)) return false;
+  if (!HasMagic(offset_)) return true;
+  // One that is whole here is of an earlier round; one that does not check was never finished.
+  Header header;
+  std::memcpy(&header, bytes_.data() + offset_, sizeof header);
+  const std::uint64_t room = bytes_.size() - offset_ - sizeof header;
+  const std::uint64_t texts = std::uint64_t{header.name_bytes} + header.text_bytes;
+  return header.floats <= room / sizeof(float) && texts <= room - header.floats * sizeof(float);
 }
 
 bool ShardLogReader::HasLater(std::uint64_t number) const {

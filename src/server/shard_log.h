@@ -4,6 +4,10 @@
 // again and again, over records that a snapshot has made superfluous: where the numbers cease to follow each
 // other, the valid part ends. A record that was written in part does not check and ends it too.
 //
+// The file grows ahead of the records, in steps, and says at its beginning how long it is: invariant
+//   the file is at least as long as it says, and every record ends within that.
+// So a file that was cut is told from one that simply ends.
+//
 // Thread safety: none.
 #pragma once
 
@@ -11,6 +15,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "server/shard.h"
@@ -30,19 +35,24 @@ struct LogRecord {
 // For appending.
 class ShardLog {
  public:
-  // Opens the file, which must exist, for appending at `end`. `shard` is put into every record.
+  // Opens the file, which must exist, for appending at `end` (kBegin: from the start). `shard` is put into
+  // every record.
   ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end);
   ~ShardLog();
   ShardLog(const ShardLog&) = delete;
   ShardLog& operator=(const ShardLog&) = delete;
 
-  // Makes an empty file with room for `bytes`, in place of what was there. Throws Error.
-  static void Create(const std::filesystem::path& path, std::uint64_t bytes);
+  // Where the first record lies.
+  static constexpr std::uint64_t kBegin = 64;
+
+  // Makes a log without records, with a little room, in place of what was there. Throws Error.
+  static void Create(const std::filesystem::path& path, std::uint64_t shard);
 
   // Bytes that a record takes.
   static std::uint64_t SizeOf(const LogRecord& record);
-  // Returns when the kernel has the record, or, `durable`, when the disk has it. Throws Error: then the
-  // record will not be found again, and the log ends where it ended.
+  // Returns when the kernel has the record, or, `durable`, when the disk has it. Room for it is asked for
+  // before: a full disk is noticed here. Throws Error: then the record will not be found again, and the log
+  // ends where it ended.
   void Append(const LogRecord& record, bool durable);
   // The next record goes to the start. Room beyond `bytes` is given back.
   void Restart(std::uint64_t bytes);
@@ -53,12 +63,14 @@ class ShardLog {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void Grow(std::uint64_t needed, bool durable);
   void Write(const LogRecord& record);
   void Withdraw();
 
   std::filesystem::path path_;
   std::uint64_t shard_;
   std::uint64_t end_;
+  std::uint64_t length_ = 0;  // of the file, as it says itself
   bool suspect_ = false;
   int fd_;
 };
@@ -66,7 +78,8 @@ class ShardLog {
 // For reading after a restart. Views of records are valid as long as the reader.
 class ShardLogReader {
  public:
-  // Throws Error when the file is missing.
+  // Throws Error when the file cannot be read. One that is damaged, cut or missing is read as far as
+  // possible.
   ShardLogReader(std::filesystem::path path, std::uint64_t shard);
   ~ShardLogReader();
   ShardLogReader(const ShardLogReader&) = delete;
@@ -81,11 +94,19 @@ class ShardLogReader {
   // Whether a whole record with at least this number lies behind offset(), out of the reach of Next().
   bool HasLater(std::uint64_t number) const;
 
+  // What is wrong with the file as a whole, for a message: cut, or damaged at its beginning. Empty: nothing.
+  std::string Flaw() const;
+  // Whether the last record that Next() found was the last one ever written, as far as the file, however
+  // flawed, can prove it: behind it there is room for another, and no sign of one that was cut off.
+  bool EndsHere() const;
+
   // The end of the last record that Next() found.
   std::uint64_t offset() const { return offset_; }
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  bool HasMagic(std::uint64_t offset) const;
+
   struct Found {
     LogRecord record;
     std::uint64_t shard = 0, size = 0;
@@ -95,7 +116,7 @@ class ShardLogReader {
   std::filesystem::path path_;
   std::uint64_t shard_;
   std::span<const std::byte> bytes_;  // the file, mapped
-  std::uint64_t offset_ = 0;
+  std::uint64_t offset_ = ShardLog::kBegin;
   std::uint64_t previous_ = 0;  // number of the record before offset_; 0 at the start
 };
 

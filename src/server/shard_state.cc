@@ -133,11 +133,14 @@ void ShardState::Apply(const ShardUpdate& update, std::span<const float> gradien
 
 void ShardState::SetNote(std::string_view name, std::string_view value) noexcept {
   const auto it = notes_.find(name);
-  if (it == notes_.end()) {
-    notes_.emplace(name, value);
-  } else {
-    it->second.assign(value);
-  }
+  CHECK(it != notes_.end());
+  it->second.assign(value);
+}
+
+void ShardState::MakeRoomForNote(std::string_view name, std::size_t length) {
+  auto it = notes_.find(name);
+  if (it == notes_.end()) it = notes_.emplace(name, "").first;
+  if (it->second.capacity() < length) it->second.reserve(length);
 }
 
 const std::string& ShardState::NoteOf(std::string_view name) const {

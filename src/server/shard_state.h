@@ -1,7 +1,7 @@
 // What a shard holds in memory, and how a change changes it. Knows nothing of files: a shard that is
 // recovered makes the logged changes again with this same code, and so arrives at the same bits.
 //
-// Thread safety: none. Changes neither throw nor, once a note has its length, allocate.
+// Thread safety: none. Changes neither throw nor allocate.
 #pragma once
 
 #include <map>
@@ -29,7 +29,10 @@ class ShardState {
 
   // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice.
   void Apply(const ShardUpdate& update, std::span<const float> gradient) noexcept;
+  // Requires MakeRoomForNote for the same name and length before it.
   void SetNote(std::string_view name, std::string_view value) noexcept;
+  // The only part of a change that needs memory, so that it fails before the change has begun.
+  void MakeRoomForNote(std::string_view name, std::size_t length);
 
   const ShardSetup& setup() const { return setup_; }
   std::span<const float> params() const { return params_.span(); }

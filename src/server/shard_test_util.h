@@ -187,7 +187,7 @@ class ShardTest : public ShardFolderTest {
   }
   std::uint64_t Recovered() { return Recovered(Storage()); }
 
-  static constexpr std::size_t kRecord = 256;
+  static constexpr std::size_t kRecord = 256, kLogBegin = 64;
   Course course_{19};
 };
 
