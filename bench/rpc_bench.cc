@@ -23,12 +23,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "rpc/transport.h"
 #include "timing.h"
 
@@ -228,8 +228,8 @@ void Measure(const char* name, const std::string& bare_address, const std::strin
 }
 
 void Run(double seconds) {
-  std::string folder = "/tmp/trireme-rpc-bench-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) Fail("cannot make a folder in /tmp");
+  const ScratchFolder scratch;
+  const std::string folder = scratch.path().string();
   const int port = 20'000 + getpid() % 20'000;
   for (const bool unix_sockets : {false, true}) {
     const std::string bare = unix_sockets ? "unix:" + folder + "/bare" : fmt::format("127.0.0.1:{}", port);
@@ -238,7 +238,6 @@ void Run(double seconds) {
     const Child bare_server("bare", bare), our_server("ours", ours);
     Measure(unix_sockets ? "Unix" : "TCP", bare, ours, seconds);
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "server/server_store.h"
 #include "timing.h"
 
@@ -44,30 +44,26 @@ class ServerProcess {
 
 void PrintRow(const std::string& trireme, const std::string& name, const std::string& address, bool keeps,
               std::size_t size, double budget) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("server_bench-{}", getpid());
-  {
-    const ServerProcess server(trireme, address, keeps ? folder.string() : "");
-    RunTerms terms;
-    terms.params = size;
-    terms.pace = Pace::kAsync;
-    ServerSession session({{&LoadGrpc(), address, {}, 20}}, terms, 1);
-    session.Offer(std::vector<float>(size, 0.5f));
-    const auto store = MakeAsyncServerStore(session, false);
-    AlignedBuffer<float> gradient(size);
-    std::fill(gradient.begin(), gradient.end(), 1e-3f);
-    std::vector<double> times;
-    for (const double end = Now() + budget; Now() < end;) {
-      const double start = Now();
-      store->Pull();
-      store->Push(gradient.span(), {.learning_rate = 1e-6f});
-      times.push_back(Now() - start);
-    }
-    const double median = Median(times), bytes = static_cast<double>(2 * size * sizeof(float));
-    fmt::print("{:<6}{:<10}{:>10}{:>12.1f}{:>12.0f}\n", name, keeps ? "folder" : "memory",
-               size * sizeof(float), 1e6 * median, 1e-6 * bytes / median);
+  const ScratchFolder folder;
+  const ServerProcess server(trireme, address, keeps ? (folder.path() / "server").string() : "");
+  RunTerms terms;
+  terms.params = size;
+  terms.pace = Pace::kAsync;
+  ServerSession session({{&LoadGrpc(), address, {}, 20}}, terms, 1);
+  session.Offer(std::vector<float>(size, 0.5f));
+  const auto store = MakeAsyncServerStore(session, false);
+  AlignedBuffer<float> gradient(size);
+  std::fill(gradient.begin(), gradient.end(), 1e-3f);
+  std::vector<double> times;
+  for (const double end = Now() + budget; Now() < end;) {
+    const double start = Now();
+    store->Pull();
+    store->Push(gradient.span(), {.learning_rate = 1e-6f});
+    times.push_back(Now() - start);
   }
-  std::filesystem::remove_all(folder);
+  const double median = Median(times), bytes = static_cast<double>(2 * size * sizeof(float));
+  fmt::print("{:<6}{:<10}{:>10}{:>12.1f}{:>12.0f}\n", name, keeps ? "folder" : "memory", size * sizeof(float),
+             1e6 * median, 1e-6 * bytes / median);
 }
 
 }  // namespace

@@ -74,6 +74,16 @@ void WriteFileAtomically(const std::filesystem::path& path, std::initializer_lis
   FlushFolder(path.parent_path());
 }
 
+std::vector<std::filesystem::path> ListFolder(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    paths.push_back(entries->path());
+  if (error) Fail("cannot list {}: {}", folder.string(), error.message());
+  return paths;
+}
+
 std::string Sha256Hex(std::string_view bytes) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());

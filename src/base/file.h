@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -18,6 +19,9 @@ void WriteFileAtomically(const std::filesystem::path& path, std::initializer_lis
 inline void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
   WriteFileAtomically(path, {content});
 }
+
+// What is in a folder, in no order. Throws Error when it cannot be listed.
+std::vector<std::filesystem::path> ListFolder(const std::filesystem::path& folder);
 
 // Lower-case hexadecimal SHA-256.
 std::string Sha256Hex(std::string_view bytes);

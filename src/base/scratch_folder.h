@@ -1,38 +1,28 @@
 // A folder that is gone at the end of the scope, however that comes.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <system_error>
 #include <utility>
 
-#include "base/error.h"
+#include "base/folder_claim.h"
 
 namespace trireme {
 
 class ScratchFolder {
  public:
+  // A new one among the temporary files. It is claimed, so that whoever makes one later can tell those of
+  // processes that were killed, and removes them. Throws Error.
+  ScratchFolder();
   // Takes over `path`, which need not exist yet.
   explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
+  FolderClaim claim_;
 };
-
-// A new one among the temporary files. Throws Error.
-inline std::filesystem::path MakeTemporaryFolder() {
-  const std::filesystem::path among = std::filesystem::temp_directory_path();
-  std::string name = (among / "trireme-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) Fail("cannot make a folder in {}", among.string());
-  return name;
-}
 
 }  // namespace trireme

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "metrics/crc32c.h"
 
 namespace trireme {
@@ -77,16 +78,14 @@ std::filesystem::path NewEventFile(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) Fail("cannot create folder {}: {}", folder.string(), error.message());
   auto seconds = static_cast<std::int64_t>(SecondsSinceEpoch());
-  std::filesystem::directory_iterator entries(folder, error);
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
+  for (const std::filesystem::path& path : ListFolder(folder)) {
+    const std::string name = path.filename().string();
     if (!name.starts_with(kFilePrefix)) continue;
     constexpr std::int64_t kLatest = 9'999'999'998;  // ten digits, like any name TensorBoard sorts by time
     std::int64_t other = 0;
     const auto parsed = std::from_chars(name.data() + kFilePrefix.size(), name.data() + name.size(), other);
     if (parsed.ec == std::errc() && other <= kLatest) seconds = std::max(seconds, other + 1);
   }
-  if (error) Fail("cannot list folder {}: {}", folder.string(), error.message());
   return folder / fmt::format("{}{:010}.{}.{}", kFilePrefix, seconds, HostName(), ::getpid());
 }
 

@@ -167,7 +167,7 @@ Costs RunWithServer(const Experiment& experiment, double& server_s) {
   const double before_s = ChildrenSeconds();
   Costs costs;
   {
-    const ScratchFolder folder(MakeTemporaryFolder());
+    const ScratchFolder folder;
     const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
     costs = RunWith(experiment, servers.addresses()[0]);
   }
@@ -189,7 +189,7 @@ Costs Measure(Experiment experiment, double seconds) {
 }
 
 double MeasurePoll() {
-  const ScratchFolder folder(MakeTemporaryFolder());
+  const ScratchFolder folder;
   const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
   const auto stream = LoadGrpc().Connect(servers.addresses()[0], {});
   stream->Receive(Clock::now() + std::chrono::milliseconds(200));  // opens; nothing comes

@@ -30,7 +30,7 @@ std::optional<RunFacts> RunOnce(RunSettings& settings, double steps, const Strag
   run.stop_at_target = false;
   run.eval_every = 0;
   run.eval_episodes = 1;
-  const ScratchFolder scratch(MakeTemporaryFolder());
+  const ScratchFolder scratch;
   const RunFolder folder = RunFolder::Create(scratch.path() / "run", "", settings.fields.ToToml());
   TrainResult result = Train(settings, folder,
                              {.json = true,

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "rpc/transport.h"
 
 namespace trireme {
@@ -69,22 +70,15 @@ std::string Start(Child& child) {
   return "it did not start to listen";
 }
 
-// A fresh folder with a short path: that of a socket must not exceed 107 bytes.
-std::filesystem::path MakeSocketFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "trireme-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) Fail("cannot make a folder {}: {}", pattern, std::strerror(errno));
-  return pattern;
-}
-
 }  // namespace
 
 class LocalServers::Keeper {
  public:
   Keeper(int count, const std::filesystem::path& folder, bool audit,
          std::function<void(const std::string&)> say)
-      : sockets_(MakeSocketFolder()), say_(std::move(say)), children_(count) {
+      : say_(std::move(say)), children_(count) {
     for (int i = 0; i < count; ++i) {
-      addresses_.push_back("unix:" + (sockets_ / std::to_string(i)).string());
+      addresses_.push_back("unix:" + (sockets_.path() / std::to_string(i)).string());
       children_[i].arguments = {"trireme",     "server", "--listen",
                                 addresses_[i], "--dir",  (folder / std::to_string(i)).string(),
                                 "--quiet"};
@@ -147,11 +141,9 @@ class LocalServers::Keeper {
       }
       child.pid = -1;
     }
-    std::error_code ignored;
-    std::filesystem::remove_all(sockets_, ignored);
   }
 
-  std::filesystem::path sockets_;
+  ScratchFolder sockets_;  // with a short path: that of a socket must not exceed 107 bytes
   std::function<void(const std::string&)> say_;
   std::vector<Child> children_;  // the thread's, while it runs
   std::vector<std::string> addresses_;

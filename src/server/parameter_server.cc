@@ -20,7 +20,7 @@ ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOpti
     Fail("--dir {}: {}. Choose a folder that can be written", options_.folder.string(), error.message());
   lock_ = std::make_unique<ServerFolderLock>(options_.folder);
   for (int index = 0; index < kMostServers; ++index) {
-    if (!std::filesystem::exists(StorageOf(index).folder)) continue;
+    if (!std::filesystem::exists(StorageOf(index).folder, error)) continue;
     std::unique_ptr<Shard> shard = Shard::Recover(StorageOf(index));
     if (!shard) continue;
     if (!shard->remark().empty()) options_.say(shard->remark());

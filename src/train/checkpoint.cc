@@ -29,9 +29,8 @@ std::optional<std::int64_t> StepsInName(const std::filesystem::path& path) {
 
 // A process killed while it wrote leaves a temporary, which nobody will finish.
 void RemoveTemporaries(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::filesystem::path& path = entry.path();
+  for (const std::filesystem::path& path : ListFolder(folder)) {
+    std::error_code ignored;
     if (path.extension() == ".tmp" && StepsInName(path.stem())) std::filesystem::remove(path, ignored);
   }
 }
@@ -90,11 +89,9 @@ void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, St
 
 std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder) {
   std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (const auto steps = StepsInName(entry.path())) found.emplace_back(*steps, entry.path());
+  for (const std::filesystem::path& path : ListFolder(folder)) {
+    if (const auto steps = StepsInName(path)) found.emplace_back(*steps, path);
   }
-  if (error) Fail("cannot list {}: {}", folder.string(), error.message());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::filesystem::path> paths;
   for (auto& [steps, path] : found) paths.push_back(std::move(path));

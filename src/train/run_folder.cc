@@ -1,12 +1,5 @@
 #include "train/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "base/error.h"
@@ -19,13 +12,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfigName = "config.toml";
 constexpr int kMostTries = 1000;  // somebody else makes and removes the folder again and again
-
-// Whether `path` still names the folder behind `fd`: its last owner may have removed it.
-bool IsStillAt(const fs::path& path, int fd) {
-  struct stat open, named;
-  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
-         open.st_ino == named.st_ino;
-}
 
 void MakeFolder(const fs::path& path) {
   std::error_code error;
@@ -41,12 +27,9 @@ std::optional<std::string> Obstacle(const fs::path& folder) {
     return fmt::format("holds another run: choose another folder, or continue it with --resume {}",
                        folder.string());
   }
-  fs::directory_iterator entries(folder, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    if (entries->path().filename() != fmt::format("{}.tmp", kConfigName))
-      return "is not empty: choose another folder";
+  for (const fs::path& path : ListFolder(folder)) {
+    if (path.filename() != fmt::format("{}.tmp", kConfigName)) return "is not empty: choose another folder";
   }
-  if (error) return fmt::format("cannot be listed: {}", error.message());
   return std::nullopt;
 }
 
@@ -95,21 +78,6 @@ void RequireRun(const fs::path& path) {
 
 }  // namespace
 
-FolderClaim FolderClaim::Try(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return {};  // its owner has just removed it
-  if (fd < 0) Fail("cannot open the folder {}: {}", folder.string(), std::strerror(errno));
-  FolderClaim claim(fd);
-  claim.alone_ = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
-  if (!claim.alone_ && errno == EWOULDBLOCK) return {};
-  if (!IsStillAt(folder, fd)) return {};
-  return claim;
-}
-
-FolderClaim::~FolderClaim() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 RunFolder RunFolder::Create(const fs::path& path, const std::string& name, const std::string& config) {
   auto [where, claim] = path.empty() ? ClaimFresh(name) : ClaimChosen(path);
   RunFolder folder(std::move(where), std::move(claim));
@@ -131,16 +99,22 @@ RunFolder RunFolder::Open(const fs::path& path) {
   return {path, FolderClaim()};
 }
 
-void RunFolder::RemoveIfUnused() const {
-  if (!created_) return;
+void RunFolder::RemoveResult() const {
   std::error_code error;
-  fs::directory_iterator entries(path_, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    if (entries->path().filename() != kConfigName) return;
+  fs::remove(result(), error);
+  if (error) Fail("cannot remove {}: {}", result().string(), error.message());
+}
+
+void RunFolder::RemoveIfUnused() const noexcept try {
+  if (!created_) return;
+  for (const fs::path& path : ListFolder(path_)) {
+    if (path.filename() != kConfigName) return;
   }
-  if (error) return;
-  fs::remove(path_ / kConfigName, error);
-  fs::remove(path_, error);
+  std::error_code ignored;
+  fs::remove(path_ / kConfigName, ignored);
+  fs::remove(path_, ignored);
+} catch (const Error&) {
+  // What cannot be listed stays.
 }
 
 std::string RunFolder::ReadConfig() const { return ReadFile(path_ / kConfigName); }

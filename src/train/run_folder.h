@@ -5,34 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/folder_claim.h"
+
 namespace trireme {
-
-// A lock on a folder: of several processes one holds it. The operating system gives it back when the process
-// ends, however that happens. Where a file system has no locks, everybody gets one.
-class FolderClaim {
- public:
-  FolderClaim() = default;  // of nothing
-  // The claim on `folder`, which exists, or of nothing when another process holds it. Throws Error when the
-  // folder cannot be opened.
-  static FolderClaim Try(const std::filesystem::path& folder);
-  ~FolderClaim();
-  FolderClaim(FolderClaim&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), alone_(std::exchange(other.alone_, false)) {}
-  FolderClaim& operator=(FolderClaim&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(alone_, other.alone_);
-    return *this;
-  }
-
-  bool held() const { return fd_ >= 0; }
-  // Certainly held by nobody else: false where the file system has no locks.
-  bool alone() const { return alone_; }
-
- private:
-  explicit FolderClaim(int fd) : fd_(fd) {}
-  int fd_ = -1;
-  bool alone_ = false;
-};
 
 // Whoever trains in a folder claims it before it reads or writes anything there, and keeps the claim for as
 // long as this object lives; a killed run can be resumed at once. Whoever has no claim only reads.
@@ -52,9 +27,11 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path result() const { return path_ / "result.json"; }
+  // The result of an earlier end of the run, if there is one, holds no more. Throws Error.
+  void RemoveResult() const;
   // Takes a new run back that has failed before anything happened: nothing but the settings is in a folder
-  // that Create() has made and nobody else can have claimed.
-  void RemoveIfUnused() const;
+  // that Create() has made and nobody else can have claimed. Throws nothing.
+  void RemoveIfUnused() const noexcept;
 
   std::string ReadConfig() const;
   // Replaces config.toml, for a resumed run whose settings were changed.
