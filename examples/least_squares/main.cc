@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/system.h"
 #include "least_squares/least_squares.h"
 #include "least_squares/map_reduce.h"
 #include "metrics/plot.h"
@@ -215,6 +216,7 @@ int Run(int argc, char** argv) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
+  trireme::OpenStandardDescriptors();
   try {
     const int code = trireme::Run(argc, argv);
     if (std::fflush(stdout) != 0) trireme::Fail("cannot write the output: {}", std::strerror(errno));

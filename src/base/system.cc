@@ -1,8 +1,12 @@
 #include "base/system.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <cstdlib>
+#include <initializer_list>
 
 namespace trireme {
 namespace {
@@ -28,6 +32,14 @@ int UsableProcessors() {
 std::uint64_t MachineMemory() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void OpenStandardDescriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest free number is the one that is missing.
+    if (::open("/dev/null", O_RDWR) != descriptor) std::abort();
+  }
 }
 
 }  // namespace trireme

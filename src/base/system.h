@@ -1,4 +1,4 @@
-// What the operating system knows: clocks and processors.
+// What the operating system knows: clocks, processors and descriptors.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,9 @@ double CpuSeconds();
 int UsableProcessors();
 // Memory of the machine, in bytes.
 std::uint64_t MachineMemory();
+
+// For main(), before all else: whichever of standard input, output and error is closed becomes /dev/null, so
+// that no file of ours gets its number and what is written to it.
+void OpenStandardDescriptors();
 
 }  // namespace trireme

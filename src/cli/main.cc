@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <string>
@@ -88,6 +89,7 @@ int Failed(const std::string& message) {
 
 int main(int argc, char** argv) {
   const double started_s = trireme::MonotonicSeconds();
+  trireme::OpenStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run
   LimitMemory();
   try {
@@ -97,6 +99,8 @@ int main(int argc, char** argv) {
     return code;
   } catch (const trireme::Error& error) {
     return Failed(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return Failed(fmt::format("cannot use {}: {}", error.path1().string(), error.code().message()));
   } catch (const std::bad_alloc&) {
     return Failed("not enough memory for these settings: reduce envs, horizon, replay or hidden");
   } catch (const std::exception& error) {

@@ -152,7 +152,8 @@ void CheckFlags(const PlanFlags& flags) {
   for (const auto& [flag, file] :
        {std::pair("--out", flags.out), {"--save-constants", flags.save_constants}}) {
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    std::error_code error;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
       Fail("{} {}: there is no folder {}", flag, file, folder.string());
     }
   }

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -23,17 +22,23 @@ AppendFile::AppendFile(std::filesystem::path path, std::uint64_t keep_bytes) : p
     Fail("cannot inspect {}: {}", path_.string(), std::strerror(error));
   }
   regular_ = S_ISREG(info.st_mode);
-  if (!regular_) return;
-  const auto old_size = static_cast<std::uint64_t>(info.st_size);
-  size_ = std::min(old_size, keep_bytes);
-  if (size_ < old_size && ::ftruncate(fd_, static_cast<off_t>(size_)) != 0) {
-    const int error = errno;
+  if (regular_) size_ = static_cast<std::uint64_t>(info.st_size);
+  try {
+    CutTo(keep_bytes);
+  } catch (const Error&) {
     ::close(fd_);
-    Fail("cannot shorten {}: {}", path_.string(), std::strerror(error));
+    throw;
   }
 }
 
 AppendFile::~AppendFile() { ::close(fd_); }
+
+void AppendFile::CutTo(std::uint64_t bytes) {
+  if (!regular_ || bytes >= size_) return;
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+    Fail("cannot shorten {}: {}", path_.string(), std::strerror(errno));
+  size_ = bytes;
+}
 
 void AppendFile::Append(std::string_view record) {
   std::string_view rest = record;

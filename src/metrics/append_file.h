@@ -20,6 +20,9 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
+  // Cuts it to its first `bytes` bytes, if it is a file and longer. Throws Error naming the path.
+  void CutTo(std::uint64_t bytes);
+
   // Throws Error naming the path; the file then ends where it ended before.
   void Append(std::string_view record);
 

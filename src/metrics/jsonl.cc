@@ -54,6 +54,8 @@ std::string FormatJsonlRow(const MetricRow& row) {
 JsonlWriter::JsonlWriter(const std::filesystem::path& path, std::uint64_t resume_offset)
     : file_(path, WholeLines(path, resume_offset)) {}
 
+void JsonlWriter::CutTo(std::uint64_t resume_offset) { file_.CutTo(WholeLines(file_.path(), resume_offset)); }
+
 std::vector<MetricRow> ReadJsonl(const std::filesystem::path& path) {
   const std::string content = ReadFile(path);
   std::vector<MetricRow> rows;

@@ -25,6 +25,9 @@ class JsonlWriter {
   // the offset keeps its whole lines. Throws Error naming the path.
   explicit JsonlWriter(const std::filesystem::path& path, std::uint64_t resume_offset = 0);
 
+  // Goes back to `resume_offset`. Throws Error naming the path.
+  void CutTo(std::uint64_t resume_offset);
+
   // Throws Error naming the path when the disk is full; the file then still ends with the row before.
   void Append(const MetricRow& row) { file_.Append(FormatJsonlRow(row)); }
 

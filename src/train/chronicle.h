@@ -1,6 +1,8 @@
 // What only the leader of a run has: its files, and the line a person watches.
 #pragma once
 
+#include <string>
+
 #include "metrics/jsonl.h"
 #include "metrics/progress.h"
 #include "metrics/tensorboard.h"
@@ -11,10 +13,10 @@ namespace trireme {
 
 class Chronicle {
  public:
-  Chronicle(const RunFolder& folder, const RunProgress& progress, bool json)
-      : jsonl_(folder.metrics(), progress.metrics_offset),
-        tensorboard_(folder.path(), progress.steps),
-        printer_(2, ChooseProgressStyle(2, json)) {}
+  // The run in `folder` goes on from `progress` with the settings `config`. First everything is opened; only
+  // then settings that were changed for a resume are recorded, the result of an earlier end of the run goes,
+  // and so do rows after `progress`. Throws Error.
+  Chronicle(const RunFolder& folder, const std::string& config, const RunProgress& progress, bool json);
 
   void Append(const MetricRow& row) {
     jsonl_.Append(row);

@@ -45,8 +45,16 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
   if (const int count = config.local(); count > 0) {
     // A run continues from its checkpoint, where parameters and workers are of the same moment.
     local_folder = folder.path() / "servers";
-    std::filesystem::remove_all(local_folder);
-    local = std::make_unique<LocalServers>(count, local_folder, options.audit, options.say);
+    std::error_code error;
+    std::filesystem::remove_all(local_folder, error);
+    if (!error) std::filesystem::create_directory(local_folder, error);
+    if (error) Fail("cannot make the folder {} anew: {}", local_folder.string(), error.message());
+    try {
+      local = std::make_unique<LocalServers>(count, local_folder, options.audit, options.say);
+    } catch (const Error&) {
+      std::filesystem::remove_all(local_folder, error);
+      throw;
+    }
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {
     places.push_back(

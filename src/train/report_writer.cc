@@ -35,7 +35,8 @@ nlohmann::ordered_json PerRound(std::uint64_t count, const RunFacts& facts) {
 void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
   // A process that has never led a run on servers has measured nothing.
   std::vector<MetricRow> rows;
-  if (std::filesystem::exists(folder.metrics())) rows = ReadJsonl(folder.metrics());
+  std::error_code error;
+  if (std::filesystem::exists(folder.metrics(), error)) rows = ReadJsonl(folder.metrics());
   RunReport report{.facts = facts,
                    .evaluation = Curve(rows, "eval_return_mean"),
                    .training = Curve(rows, "episode_return_mean"),

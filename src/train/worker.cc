@@ -77,13 +77,9 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   if (session != nullptr) progress_.steps = entered_ ? entered_->steps : session->steps();
 }
 
-// The folder changes only once the checkpoint is known to fit: settings changed for a resume are recorded,
-// and the result of an earlier end of the run goes.
+// The folder changes only once the checkpoint is known to fit.
 void Worker::TakeOffice() {
-  std::filesystem::remove(folder_->result());
-  const std::string config = settings_.fields.ToToml();
-  if (folder_->ReadConfig() != config) folder_->WriteConfig(config);
-  chronicle_ = std::make_unique<Chronicle>(*folder_, progress_, options_.json);
+  chronicle_ = std::make_unique<Chronicle>(*folder_, settings_.fields.ToToml(), progress_, options_.json);
   chronicle_->printer().Note(Opening(settings_, network_));
 }
 

@@ -49,6 +49,8 @@ void Limit(decltype(RLIMIT_DATA) resource, rlim_t value) {
   if (options.out_file) out = ::open(options.out_file->c_str(), O_WRONLY);
   const int in = ::open("/dev/null", O_RDONLY);
   if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) ::_exit(126);
+  if (options.no_descriptors) ::close_range(0, ~0U, 0);
+  for (const std::string& variable : options.variables) ::putenv(const_cast<char*>(variable.c_str()));
   if (options.largest_file) {
     std::signal(SIGXFSZ, SIG_IGN);
     Limit(RLIMIT_FSIZE, *options.largest_file);

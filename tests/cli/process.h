@@ -22,6 +22,8 @@ struct Outcome {
 
 struct ProcessOptions {
   bool empty_environment = false;
+  std::vector<std::string> variables = {};   // "NAME=value", on top of the test's own
+  bool no_descriptors = false;               // standard input, output and error are closed
   std::string folder = {};                   // to run in; empty: the test's own
   std::optional<rlim_t> largest_file = {};   // writes beyond it fail with EFBIG
   std::optional<rlim_t> most_memory = {};    // of private data

@@ -39,6 +39,17 @@ void ExpectRefused(const Args& args, const std::string& part) {
   EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err << " lacks " << part;
 }
 
+TEST(LeastSquaresProgram, WithoutDescriptorsThePictureIsWhole) {
+  const fs::path picture = fs::path(::testing::TempDir()) / "least_squares_no_descriptors.svg";
+  fs::remove(picture);
+  const Args args = {"--samples", "64", "--dimensions", "2", "--rounds", "5", "--picture", picture.string()};
+  EXPECT_EQ(Process(LEAST_SQUARES_BINARY, args, {.no_descriptors = true}).Wait().code, 0);
+  std::ostringstream svg;
+  svg << std::ifstream(picture).rdbuf();
+  EXPECT_TRUE(svg.str().starts_with("<")) << svg.str().substr(0, 100);
+  EXPECT_TRUE(svg.str().ends_with("</svg>\n")) << svg.str().substr(svg.str().size() - 100);
+}
+
 TEST(LeastSquaresProgram, PrintsEqualBitsAndTrafficThatFollowsTheFormula) {
   const fs::path picture = fs::path(::testing::TempDir()) / "least_squares_test.svg";
   fs::remove(picture);
