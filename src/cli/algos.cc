@@ -25,6 +25,7 @@ void ListAlgorithms() {
 void PrintSettings(const std::string& name, bool markdown) {
   const std::unique_ptr<AlgorithmSettings> algorithm = FindAlgorithm(name).make_settings();
   RunConfig run;
+  run.algo = name;
   ConfigFields fields;
   fields.Add(run);
   fields.Add(*algorithm);

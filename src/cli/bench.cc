@@ -175,7 +175,7 @@ int RunSpeedup(const SpeedupFlags& flags) {
   } else {
     fmt::print("{}picture: {}\n", SpeedupTable(report), (out / "speedup.svg").string());
   }
-  return 0;
+  return interrupted ? InterruptedCode() : 0;
 }
 
 }  // namespace

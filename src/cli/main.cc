@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
   try {
     const int code = Run(argc, argv, started_s);
     if (std::fflush(stdout) != 0) trireme::Fail("cannot write the output: {}", std::strerror(errno));
-    trireme::LeaveProcesses(code);
+    // Who was interrupted takes leave as properly as who has finished.
+    trireme::LeaveProcesses(code > 128 ? 0 : code);
     return code;
   } catch (const trireme::Error& error) {
     return Failed(error.what());

@@ -175,12 +175,15 @@ int RunPlan(const PlanFlags& flags) {
     forecast.notes.push_back(fmt::format("async, ssp and shared as if {} were off: it needs workers in step",
                                          settings->algorithm->NeedsWorkersInStep()));
   }
+  bool interrupted = false;
   if (flags.validate) {
     const auto make = [&](const RunnableWay& way, int workers) {
       return SettingsFor(flags, &way, config.question.bound, workers);
     };
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
-    Validate(table.values, make, config.seconds / 6, StopOnSignals(), forecast);
+    const std::atomic<bool>& stop = StopOnSignals();
+    Validate(table.values, make, config.seconds / 6, stop, forecast);
+    interrupted = stop.load();
   }
   if (!flags.out.empty()) WriteFileAtomically(flags.out, ForecastPlot(forecast).ToSvg());
   if (flags.json) {
@@ -189,7 +192,7 @@ int RunPlan(const PlanFlags& flags) {
     fmt::print("{}", ForecastTable(forecast, table));
     if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);
   }
-  return 0;
+  return interrupted ? InterruptedCode() : 0;
 }
 
 }  // namespace

@@ -13,8 +13,10 @@ namespace trireme {
 namespace {
 
 std::atomic<bool> stop_requested{false};
+std::atomic<int> stop_signal{SIGTERM};
 
 extern "C" void RequestStop(int signal) {
+  if (!stop_requested.load()) stop_signal.store(signal);
   stop_requested.store(true);
   std::signal(signal, SIG_DFL);
 }
@@ -123,9 +125,18 @@ Straggler ParseStraggler(const std::string& text, int workers) {
   return asked;
 }
 
+bool IsGiven(const RunFlags& flags, std::string_view key) {
+  if ((key == "steps" && flags.steps) || (key == "target" && flags.target)) return true;
+  return std::ranges::any_of(flags.assignments, [&](std::string_view assignment) {
+    return Trim(assignment.substr(0, assignment.find('='))) == key;
+  });
+}
+
 const std::atomic<bool>& StopOnSignals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, RequestStop);
   return stop_requested;
 }
+
+int InterruptedCode() { return 128 + stop_signal.load(); }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/run_config.h"
@@ -30,8 +31,14 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags);
 // "worker=3,factor=5" in a run of `workers`; empty: none. Throws Error.
 Straggler ParseStraggler(const std::string& text, int workers);
 
+// Whether --steps or --target, or --set for `key`, was typed.
+bool IsGiven(const RunFlags& flags, std::string_view key);
+
 // From this call on the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets the flag it returns, which asks for a
 // clean end; a second one ends the process at once.
 const std::atomic<bool>& StopOnSignals();
+// Exit code of a command that such a signal has ended before it was done: 128 and the number of the signal,
+// as shells have it for processes that a signal has killed.
+int InterruptedCode();
 
 }  // namespace trireme

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
@@ -11,8 +13,10 @@
 #include "comm/processes.h"
 #include "metrics/progress.h"
 #include "train/agreement.h"
+#include "train/checkpoint.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
+#include "train/standing.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -23,6 +27,19 @@ struct TrainFlags : RunFlags {
   bool json = false, audit = false;
   SecurityFlags security;
 };
+
+// More steps ask for more training, also of a run that had stopped at its target; who says a target means it.
+bool AskedToGoPastTarget(const TrainFlags& flags, const RunFolder& folder, const RunConfig& run) {
+  if (!run.stop_at_target || !IsGiven(flags, "steps")) return false;
+  if (IsGiven(flags, "target") || IsGiven(flags, "stop_at_target")) return false;
+  const std::optional<Standing> standing = ReadStanding(folder);
+  if (!standing || !standing->reached || standing->steps >= run.steps) return false;
+  if (!flags.json) {
+    fmt::print(stderr, "target {:g} was reached after {} steps: training goes on to {} steps\n",
+               standing->target, standing->steps_to_target, run.steps);
+  }
+  return true;
+}
 
 // Settings of the run in a folder that only the first process sees; the others learn them from it.
 std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const RunFolder* folder,
@@ -36,7 +53,23 @@ std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const Run
   if (processes != nullptr) processes->Broadcast(text);
   auto settings = ParseRunSettings(text, flags.resume + "/config.toml");
   ApplyFlags(flags, *settings);
+  double goes_past_target = folder != nullptr && AskedToGoPastTarget(flags, *folder, settings->run);
+  if (processes != nullptr) processes->Broadcast(std::span<double>(&goes_past_target, 1));
+  if (goes_past_target != 0) settings->run.stop_at_target = false;
   return settings;
+}
+
+// Says why a resume has trained nothing, and what would.
+void ExplainNothingDone(const RunFacts& facts, const RunConfig& run) {
+  const bool at_target = facts.reached_target && facts.steps < run.steps;
+  if (at_target) {
+    fmt::print(stderr, "nothing to do: target {:g} was reached after {} steps. ", facts.target.value_or(0),
+               *facts.steps_to_target);
+  } else {
+    fmt::print(stderr, "nothing to do: all {} steps are done. ", facts.steps);
+  }
+  fmt::print(stderr, "To train on, say --steps with more than {}{}\n", facts.steps,
+             at_target ? ", or another --target" : "");
 }
 
 constexpr std::size_t kMostLinks = 8;  // to be printed
@@ -122,6 +155,11 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     folder = RunFolder::Create(flags.out, fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed),
                                settings->fields.ToToml());
   }
+  const auto newest = [&] {
+    const auto all = ListCheckpoints(folder->path());
+    return all.empty() ? std::filesystem::path() : all.front();
+  };
+  const std::filesystem::path begun = newest();
   const TrainResult result = [&] {
     try {
       return Train(*settings, *folder, options);
@@ -138,7 +176,9 @@ int RunTrain(const TrainFlags& flags, double started_s) {
   if (result.interrupted) {
     fmt::print(stderr, "interrupted; a checkpoint was written. Continue with: trireme train --resume {}\n",
                folder->path().string());
+    return InterruptedCode();
   }
+  if (!flags.json && !begun.empty() && newest() == begun) ExplainNothingDone(result.facts, run);
   return 0;
 }
 

@@ -152,7 +152,7 @@ TEST_F(BenchTest, InterruptKeepsWhatWasMeasured) {
     return seen >= 4;
   }));
   process.Signal(SIGINT);
-  const Json json = ResultOf(process.Wait());
+  const Json json = ResultOf(process.Wait(), 130);
   EXPECT_EQ(json["interrupted"], true);
   EXPECT_FALSE(json["rows"].empty());
   EXPECT_LT(json["runs"].size(), 2000u);
@@ -173,7 +173,7 @@ TEST_F(BenchTest, InterruptInTheFirstRunIsCleanToo) {
   };
   ASSERT_TRUE(process.RunsUntil([&] { return lines() >= 2; }));
   process.Signal(SIGINT);
-  const Json json = ResultOf(process.Wait());
+  const Json json = ResultOf(process.Wait(), 130);
   EXPECT_EQ(json["interrupted"], true);
   EXPECT_TRUE(json["rows"].empty());
   EXPECT_EQ(Files("bench"), kResult);

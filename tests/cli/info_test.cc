@@ -55,6 +55,11 @@ TEST_F(InfoTest, AlgosListsAlgorithmsAndTheirSettings) {
   EXPECT_EQ(ppo.code, 0);
   for (const char* key : {"learning_rate", "gamma", "hidden", "eval_episodes", "checkpoint_every_s"})
     EXPECT_NE(ppo.out.find(key), std::string::npos) << key;
+  for (const std::string algo : {"ppo", "a2c", "dqn"}) {
+    const std::string settings = RunTrireme({"algos", algo}).out;
+    EXPECT_EQ(settings.find("\"ppo\"") != std::string::npos, algo == "ppo") << settings;
+    EXPECT_NE(settings.find("\"" + algo + "\""), std::string::npos) << settings;
+  }
   const Outcome table = RunTrireme({"algos", "ppo", "--markdown"});
   EXPECT_NE(table.out.find("| `learning_rate` |"), std::string::npos);
   ExpectRefused(RunTrireme({"algos", "pppo"}), {"pppo", "'ppo'"});

@@ -20,9 +20,9 @@ Outcome RunTrireme(const Args& args, const ProcessOptions& options) {
   return Process(kBinary, args, options).Wait();
 }
 
-Json ResultOf(const Outcome& outcome) {
-  EXPECT_EQ(outcome.code, 0) << "signal " << outcome.signal << "\n" << outcome.err;
-  if (outcome.code != 0) return Json::object();
+Json ResultOf(const Outcome& outcome, int code) {
+  EXPECT_EQ(outcome.code, code) << "signal " << outcome.signal << "\n" << outcome.err;
+  if (outcome.code != code) return Json::object();
   EXPECT_TRUE(outcome.out.ends_with('\n'));
   const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
   const Json json = Json::parse(text.substr(text.rfind('\n') + 1), nullptr, /*allow_exceptions=*/false);

@@ -23,8 +23,9 @@ Args operator+(Args left, const Args& right);
 // Runs the program to its end.
 Outcome RunTrireme(const Args& args, const ProcessOptions& options = {});
 
-// The last line of a successful `--json` command. Anything else fails the test and gives an empty object.
-Json ResultOf(const Outcome& outcome);
+// The last line of a `--json` command that ended with `code`. Anything else fails the test and gives an empty
+// object.
+Json ResultOf(const Outcome& outcome, int code = 0);
 
 // Expects a clean refusal: a non-zero exit code, nothing on standard output and exactly one line on standard
 // error, which contains every one of `parts`.

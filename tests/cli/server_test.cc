@@ -152,7 +152,7 @@ TEST_F(ServerTest, AnAsynchronousRunContinuesAfterAnInterruption) {
   Process worker(kBinary, RunOn("1", "run", Slowly() + Args{"--async"}));
   ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 3; }));
   worker.Signal(SIGINT);
-  EXPECT_EQ(worker.Wait().code, 0);
+  EXPECT_EQ(worker.Wait().code, 130);
   EXPECT_GE(Resume("run").value("steps", 0), 5120);
 }
 
@@ -175,7 +175,7 @@ TEST_F(ServerTest, AnInterruptedRunContinuesExactlyOnNewServers) {
   Process worker(kBinary, RunOn("2", "run", Slowly()));
   ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 3; }));
   worker.Signal(SIGINT);
-  EXPECT_EQ(worker.Wait().code, 0);
+  EXPECT_EQ(worker.Wait().code, 130);
   std::filesystem::remove_all(Path("run") + "/servers");
   EXPECT_EQ(Resume("run")["params_sha256"], expected);
 }

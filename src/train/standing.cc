@@ -1,0 +1,21 @@
+#include "train/standing.h"
+
+#include "train/checkpoint.h"
+#include "train/run_state.h"
+
+namespace trireme {
+
+std::optional<Standing> ReadStanding(const RunFolder& folder) {
+  const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
+  if (!checkpoint) return std::nullopt;
+  RunProgress progress;
+  progress.Visit([&](const char* name, auto& value) {
+    value = checkpoint->GetValue<std::decay_t<decltype(value)>>(name);
+  });
+  return Standing{.steps = progress.steps,
+                  .reached = progress.reached,
+                  .target = progress.target,
+                  .steps_to_target = progress.steps_to_target};
+}
+
+}  // namespace trireme
