@@ -98,7 +98,8 @@ class A2c final : public Algorithm {
   void Act(std::span<const float> obs, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override;
   void SaveCommon(StateWriter& out) const override;
-  void Load(const StateReader& in) override;
+  void LoadShards(const StateReader& in) override;
+  void LoadCommon(const StateReader& in) override;
 
  private:
   double Round(const UpdateRule& update);
@@ -190,8 +191,8 @@ double A2c::Round(const UpdateRule& update) {
 void A2c::Collect(Shard& shard, std::span<const float> params) {
   shard.rollout.Collect(
       nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-        model_.Sample(params, obs, shard.rollout.envs(), context_.seed, shard.rollout.shard().first_env(),
-                      step, workspace_, actions, log_probs);
+        model_.Sample(params, obs, shard.rollout.envs(), shard.rollout.shard().seed,
+                      shard.rollout.shard().first_env(), step, workspace_, actions, log_probs);
       });
 }
 
@@ -278,9 +279,12 @@ void A2c::SaveCommon(StateWriter& out) const {
   if (has_target_) out.Put<float>("a2c/target", target_.span());
 }
 
-void A2c::Load(const StateReader& in) {
-  if (has_target_) in.Get<float>("a2c/target", target_.span());
+void A2c::LoadShards(const StateReader& in) {
   for (Shard& shard : shards_) shard.rollout.Load(in);
+}
+
+void A2c::LoadCommon(const StateReader& in) {
+  if (has_target_) in.Get<float>("a2c/target", target_.span());
 }
 
 class A2cSettings final : public AlgorithmSettings {

@@ -29,8 +29,8 @@ struct WorkerContext {
   const EnvEntry& env;
   const Network& network;
   ParameterStore& store;
-  std::uint64_t seed = 0;
-  int shards = 1;       // whose gradients make one step, over all workers that move in step
+  std::uint64_t seed = 0;  // of shards that begin with this worker; loaded ones bring their own
+  int shards = 1;          // whose gradients make one step, over all workers that move in step
   int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1 of the whole run
   int own_shards = 1;
 };
@@ -50,10 +50,12 @@ class Algorithm {
   virtual void Act(std::span<const float> obs, int n, std::span<float> actions) = 0;
   static constexpr int kMostActed = 128;
 
-  // State beyond the store's: of this worker's shards, and what all workers hold alike.
+  // State beyond the store's: of this worker's shards, and what all workers that move in step hold alike. A
+  // worker that joins others takes over their common state and has shards of its own. Loading throws Error.
   virtual void SaveShards(StateWriter& out) const = 0;
   virtual void SaveCommon(StateWriter& out) const = 0;
-  virtual void Load(const StateReader& in) = 0;
+  virtual void LoadShards(const StateReader& in) = 0;
+  virtual void LoadCommon(const StateReader& in) = 0;
 };
 
 // The settings of one algorithm, and what can be built from them.

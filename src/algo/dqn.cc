@@ -152,7 +152,8 @@ class Dqn final : public Algorithm {
   void Act(std::span<const float> obs, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override;
   void SaveCommon(StateWriter& out) const override;
-  void Load(const StateReader& in) override;
+  void LoadShards(const StateReader& in) override;
+  void LoadCommon(const StateReader& in) override;
 
  private:
   std::int64_t StepsPerRound() const { return std::int64_t{config_.envs} * config_.horizon; }
@@ -229,7 +230,8 @@ void Dqn::Iterate(double progress, MetricRow& row) {
   row.Set("learning_rate", update.learning_rate);
 }
 
-// The same answer on every shard: all of them have at least one transition by then, whichever episodes ended.
+// The same answer on every shard: all that began with the run have at least one transition by then, whichever
+// episodes ended.
 bool Dqn::Learning() const {
   return collected_ >= static_cast<std::uint64_t>(config_.learning_starts) &&
          collected_ >= static_cast<std::uint64_t>(config_.envs) * config_.n_step;
@@ -249,7 +251,7 @@ void Dqn::ChooseActions(const Shard& shard, std::uint64_t step, const float* obs
   const int n = shard.rollout.envs();
   const auto draw = [&](int b) {
     const std::uint32_t env = shard.rollout.shard().first_env() + static_cast<std::uint32_t>(b);
-    return Philox(context_.seed, StreamCounter(Purpose::kAction, env, step, 0));
+    return Philox(shard.rollout.shard().seed, StreamCounter(Purpose::kAction, env, step, 0));
   };
   const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
   int explorers = 0;
@@ -290,10 +292,13 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   }
   tower_.PrepareBackward(params.data(), workspace_.tower(0));
   for (Shard& shard : shards_) {
-    Sample(shard, beta);
-    ShardGradient(params, gradient_.Next());
+    const std::span<float> gradient = gradient_.Next();
+    if (shard.replay.size() > 0) {  // empty where a worker has just joined others that learn
+      Sample(shard, beta);
+      ShardGradient(params, gradient);
+      if (shard.priorities) shard.priorities->Update(slots_, errors_);
+    }
     gradient_.Add();
-    if (shard.priorities) shard.priorities->Update(slots_, errors_);
   }
   const std::span<float> total = gradient_.Total();
   const double norm = context_.store.Push(total, update);
@@ -306,7 +311,7 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
 
 // Fills slots_, weights_ and batch_.
 void Dqn::Sample(Shard& shard, double beta) {
-  RandomStream random(context_.seed, Purpose::kReplay,
+  RandomStream random(shard.rollout.shard().seed, Purpose::kReplay,
                       static_cast<std::uint32_t>(shard.rollout.shard().index), updates_);
   if (shard.priorities) {
     shard.priorities->Sample(random, beta, slots_, weights_);
@@ -376,10 +381,13 @@ void Dqn::SaveCommon(StateWriter& out) const {
   out.Put<float>("dqn/target", target_.span());
 }
 
-void Dqn::Load(const StateReader& in) {
+void Dqn::LoadCommon(const StateReader& in) {
   collected_ = in.GetValue<std::uint64_t>("dqn/collected");
   updates_ = in.GetValue<std::uint64_t>("dqn/updates");
   in.Get<float>("dqn/target", target_.span());
+}
+
+void Dqn::LoadShards(const StateReader& in) {
   for (Shard& shard : shards_) {
     shard.rollout.Load(in);
     shard.n_step.Load(in, shard.Scope() + "/n_step");

@@ -120,7 +120,8 @@ class Ppo final : public Algorithm {
   void Act(std::span<const float> obs, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override;
   void SaveCommon(StateWriter& out) const override;
-  void Load(const StateReader& in) override;
+  void LoadShards(const StateReader& in) override;
+  void LoadCommon(const StateReader& in) override;
 
  private:
   void Collect();
@@ -216,8 +217,8 @@ void Ppo::Collect() {
     const std::span<double> raw_sums = config_.normalise_obs ? sums.Next() : std::span<double>();
     shard.rollout.Collect(
         normaliser, raw_sums, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-          model_.Sample(params, obs, shard.rollout.envs(), context_.seed, shard.rollout.shard().first_env(),
-                        step, workspace_, actions, log_probs);
+          model_.Sample(params, obs, shard.rollout.envs(), shard.rollout.shard().seed,
+                        shard.rollout.shard().first_env(), step, workspace_, actions, log_probs);
         });
     if (config_.normalise_obs) sums.Add();
   }
@@ -246,7 +247,7 @@ void Ppo::NormaliseRewards() {
 void Ppo::Shuffle(Shard& shard) {
   const std::size_t n = shard.rollout.samples();
   for (int epoch = 0; epoch < config_.epochs; ++epoch) {
-    RandomStream random(context_.seed, Purpose::kShuffle,
+    RandomStream random(shard.rollout.shard().seed, Purpose::kShuffle,
                         static_cast<std::uint32_t>(shard.rollout.shard().index),
                         iteration_ * config_.epochs + epoch);
     FillShuffled(std::span(shard.order).subspan(epoch * n, n), random);
@@ -417,12 +418,15 @@ void Ppo::SaveCommon(StateWriter& out) const {
   if (adaptive_rate_) adaptive_rate_->Save(out, "ppo/adaptive_rate");
 }
 
-void Ppo::Load(const StateReader& in) {
+void Ppo::LoadShards(const StateReader& in) {
+  for (Shard& shard : shards_) shard.rollout.Load(in);
+}
+
+void Ppo::LoadCommon(const StateReader& in) {
   iteration_ = in.GetValue<std::uint64_t>("ppo/iteration");
   obs_normaliser_.Load(in, "ppo/obs_normaliser");
   return_normaliser_.Load(in, "ppo/return_normaliser");
   if (adaptive_rate_) adaptive_rate_->Load(in, "ppo/adaptive_rate");
-  for (Shard& shard : shards_) shard.rollout.Load(in);
 }
 
 class PpoSettings final : public AlgorithmSettings {

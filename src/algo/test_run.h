@@ -85,7 +85,8 @@ class AlgorithmRun {
         const auto algorithm = Make(*store, kShards, rank * own, own);
         if (!state.empty()) {
           store->Load(StateReader(state));
-          algorithm->Load(StateReader(state));
+          algorithm->LoadShards(StateReader(state));
+          algorithm->LoadCommon(StateReader(state));
         }
         Work(*algorithm, *store, begin, end, outcomes[rank]);
         algorithm->SaveShards(parts[rank]);

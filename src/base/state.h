@@ -5,6 +5,7 @@
 // scoped with '/' by whoever owns the object ("shard/3/env/state").
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -84,6 +85,8 @@ class StateReader {
   }
   template <class T>
   T GetValue(const std::string& name) const {
+    // A byte of a damaged file may be no bool at all.
+    if constexpr (std::is_same_v<T, bool>) return GetValue<std::uint8_t>(name) != 0;
     T value{};
     Get<T>(name, std::span<T>(&value, 1));
     return value;

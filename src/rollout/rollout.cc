@@ -76,12 +76,14 @@ std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index
 
 void Rollout::Save(StateWriter& out) const {
   batch_->Save(out, Scope() + "/env");
+  out.PutValue(Scope() + "/seed", shard_.seed);
   out.PutValue(Scope() + "/step_number", step_number_);
   out.Put<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
 void Rollout::Load(const StateReader& in) {
   batch_->Load(in, Scope() + "/env");
+  shard_.seed = in.GetValue<std::uint64_t>(Scope() + "/seed");
   step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
   in.Get<float>(Scope() + "/running_returns", running_returns_.span());
 }

@@ -20,9 +20,9 @@ namespace trireme {
 
 // Which environments of the run a shard owns.
 struct ShardSpec {
-  int index = 0;  // 0 ... shards - 1
-  int envs = 0;   // environments per shard
-  std::uint64_t seed = 0;
+  int index = 0;           // 0 ... shards - 1
+  int envs = 0;            // environments per shard
+  std::uint64_t seed = 0;  // of all its randomness
   std::uint32_t first_env() const { return static_cast<std::uint32_t>(index * envs); }
 };
 

@@ -31,7 +31,8 @@ class FixedPolicy final : public Algorithm {
   }
   void SaveShards(StateWriter&) const override {}
   void SaveCommon(StateWriter&) const override {}
-  void Load(const StateReader&) override {}
+  void LoadShards(const StateReader&) override {}
+  void LoadCommon(const StateReader&) override {}
 
   const std::vector<float>& first_obs() const { return first_obs_; }
 

@@ -101,10 +101,18 @@ void LoadStore(const StateReader& checkpoint, const std::string& origin, const R
   FromCheckpoint(origin, [&] { store.Load(checkpoint.Below(WorkerPrefix(run, rank))); });
 }
 
+bool HoldsExperience(const StateReader& checkpoint, const RunConfig& run) {
+  return !run.elastic() && !checkpoint.Has(kPartial);
+}
+
 void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                    Algorithm& algorithm) {
-  if (run.elastic() || checkpoint.Has(kPartial)) return;
-  FromCheckpoint(origin, [&] { algorithm.Load(checkpoint.Below(WorkerPrefix(run, rank))); });
+  if (run.elastic()) return;
+  const StateReader own = checkpoint.Below(WorkerPrefix(run, rank));
+  FromCheckpoint(origin, [&] {
+    if (HoldsExperience(checkpoint, run)) algorithm.LoadShards(own);
+    algorithm.LoadCommon(own);
+  });
 }
 
 }  // namespace trireme

@@ -43,14 +43,10 @@ struct RunProgress {
     steps_to_target = eval_steps;
   }
 
+  // What every worker of a run in step knows alike.
   template <class Visitor>
-  void Visit(Visitor&& visit) {
+  void VisitCommon(Visitor&& visit) {
     visit("progress/steps", steps);
-    visit("progress/wall_s", wall_s);
-    visit("progress/cpu_s", cpu_s);
-    visit("progress/bytes", bytes);
-    visit("progress/messages", messages);
-    visit("progress/rounds", rounds);
     visit("progress/eval_mean", eval_mean);
     visit("progress/eval_std", eval_std);
     visit("progress/eval_steps", eval_steps);
@@ -58,6 +54,15 @@ struct RunProgress {
     visit("progress/reached", reached);
     visit("progress/time_to_target_s", time_to_target_s);
     visit("progress/steps_to_target", steps_to_target);
+  }
+  template <class Visitor>
+  void Visit(Visitor&& visit) {
+    VisitCommon(visit);
+    visit("progress/wall_s", wall_s);
+    visit("progress/cpu_s", cpu_s);
+    visit("progress/bytes", bytes);
+    visit("progress/messages", messages);
+    visit("progress/rounds", rounds);
     visit("progress/metrics_offset", metrics_offset);
   }
 };
@@ -80,7 +85,9 @@ void LoadProgress(const StateReader& checkpoint, const std::string& origin, cons
                   const Network& network, RunProgress& progress);
 void LoadStore(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                ParameterStore& store);
+// What all workers hold alike, and the worker's shards if the checkpoint holds those of all workers.
 void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                    Algorithm& algorithm);
+bool HoldsExperience(const StateReader& checkpoint, const RunConfig& run);
 
 }  // namespace trireme
