@@ -23,6 +23,7 @@ enum class Purpose : std::uint32_t {
   kTest = 6,        // tests and benchmarks
   kReplay = 7,      // which transitions to learn from
   kPlan = 8,        // durations in simulated runs
+  kLateStart = 9,   // seeds of shards that are begun when the run has made steps
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

@@ -19,11 +19,13 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "comm/processes.h"
+#include "server/server_session.h"
 #include "train/trainer.h"
 
 namespace {
 
 constexpr int kUserError = 2;
+constexpr int kRunHasEnded = 3;  // nothing is left to do for a worker that comes now
 
 int Run(int argc, char** argv, double started_s) {
   CLI::App app(
@@ -78,11 +80,11 @@ void LimitMemory() {
 #endif
 }
 
-int Failed(const std::string& message) {
+int Failed(const std::string& message, int code = kUserError) {
   trireme::LetFirstProcessSpeak();
   std::fprintf(stderr, "trireme: %s\n", message.c_str());
-  trireme::LeaveProcesses(kUserError);
-  return kUserError;
+  trireme::LeaveProcesses(code);
+  return code;
 }
 
 }  // namespace
@@ -98,6 +100,8 @@ int main(int argc, char** argv) {
     // Who was interrupted takes leave as properly as who has finished.
     trireme::LeaveProcesses(code > 128 ? 0 : code);
     return code;
+  } catch (const trireme::RunHasEnded& error) {
+    return Failed(error.what(), kRunHasEnded);
   } catch (const trireme::Error& error) {
     return Failed(error.what());
   } catch (const std::filesystem::filesystem_error& error) {

@@ -21,16 +21,15 @@ class Trainee {
 
   // Iterates until the leader has decided to stop, coming back whenever it fell behind.
   void Run(const std::function<bool()>& stop) {
-    std::vector<double> decided = worker.session.Join();
-    joined = true;
+    Enter();
     for (;;) {
       try {
-        if (!decided.empty() && decided.back() != 0) break;
-        decided = Iterate(stop);
+        if (said == kStop) break;
+        said = Iterate(stop);
         ++iterations;
       } catch (const FellBehind&) {
         ++fell_behind;
-        decided = worker.session.Join();
+        Enter();
       }
     }
     worker.session.Leave();
@@ -38,11 +37,20 @@ class Trainee {
 
   TestWorker worker;
   std::atomic<int> iterations = 0, fell_behind = 0;
-  std::atomic<bool> joined = false;
   std::function<void()> before_push = [] {};
+  std::string said;  // at the last boundary
 
  private:
-  std::vector<double> Iterate(const std::function<bool()>& stop) {
+  static constexpr const char* kStop = "stop";
+
+  // Whoever comes in later hears what was said there.
+  void Enter() {
+    const ServerSession::Entry entry = worker.session.Join();
+    EXPECT_EQ(entry.at_boundary, !entry.state.empty());
+    said = entry.state;
+  }
+
+  std::string Iterate(const std::function<bool()>& stop) {
     const RunTerms& terms = worker.session.terms();
     for (int push = 0; push < 2; ++push) {
       before_push();
@@ -58,9 +66,8 @@ class Trainee {
     worker.store->Share({&count, 1});
     EXPECT_GE(count, 1);
     EXPECT_LE(count, terms.workers);
-    double decision[] = {static_cast<double>(iterations), worker.session.leads() && stop() ? 1.0 : 0.0};
-    worker.comm.Broadcast(std::span<double>(decision));
-    return {decision[0], decision[1]};
+    const bool ends = worker.session.leads() && stop();
+    return worker.comm.Boundary(ends ? kStop : "go on", worker.session.leads());
   }
 };
 
@@ -172,6 +179,59 @@ TEST_P(Elastic, ServersThatRestartWhileWorkersComeAndGo) {
       const int all = Least(trainees);
       EXPECT_TRUE(Eventually([&] { return Least(trainees) >= all + 2; }));
     }
+  });
+}
+
+// Nobody enters where the leader has nothing for newcomers; what it last had is there for those who come when
+// all are gone, also after a restart of the server.
+TEST(ElasticBoundary, NewcomersEnterWithWhatTheLeaderBrought) {
+  TestCluster cluster(Terms(2, 1, 0.5), true);
+  TestWorker leader(cluster, 1), gone(cluster, 2), newcomer(cluster, 3), last(cluster, 4);
+  EXPECT_FALSE(leader.session.Join().at_boundary);
+  EXPECT_EQ(gone.session.Join().state, "");
+  OnThreads(2, [&](int i) {
+    TestWorker& worker = i == 0 ? leader : gone;
+    EXPECT_EQ(worker.comm.Boundary(i == 0 ? "first" : "not the leader's", i == 0), "first");
+  });
+  gone.session.Leave();
+  std::atomic<bool> entered = false;
+  OnThreads(2, [&](int i) {
+    if (i == 0) {
+      EXPECT_TRUE(Eventually([&] {
+        leader.comm.Boundary("closed", false);
+        return leader.session.members() == 2;
+      }));
+      leader.comm.Boundary("closed", false);
+      EXPECT_FALSE(entered);
+      leader.comm.Boundary("second", true);
+    } else {
+      const ServerSession::Entry entry = newcomer.session.Join();
+      entered = true;
+      EXPECT_TRUE(entry.at_boundary);
+      EXPECT_EQ(entry.state, "second");
+    }
+  });
+  EXPECT_EQ(newcomer.session.next_operation(), leader.session.next_operation());
+  leader.session.Leave();
+  newcomer.session.Leave();
+  cluster.servers[0]->Restart();
+  const ServerSession::Entry entry = last.session.Join();
+  EXPECT_FALSE(entry.at_boundary);
+  EXPECT_EQ(entry.state, "second");
+}
+
+// Sums of those who are there stand for all.
+TEST(ElasticBoundary, SharedSumsAreScaledForThoseWhoAreMissing) {
+  TestCluster cluster(Terms(4, 1, 0.5));
+  std::vector<std::unique_ptr<TestWorker>> workers;
+  for (int i = 0; i < 4; ++i) workers.push_back(std::make_unique<TestWorker>(cluster, i + 1));
+  for (const auto& worker : workers) worker->session.Join();
+  workers[3]->session.Leave();
+  OnThreads(3, [&](int i) {
+    double values[] = {1, 6};
+    workers[i]->store->Share(values);
+    EXPECT_EQ(values[0], 4);
+    EXPECT_EQ(values[1], 24);
   });
 }
 

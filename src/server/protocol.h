@@ -57,7 +57,7 @@ enum MessageFlags : std::uint32_t {
   kFinished = 1,   // the run has ended
   kBehind = 2,     // the others are further: join them at their next boundary
   kDuplicate = 4,  // was applied before
-  kBoundary = 8,   // of kCollect: members may join behind this operation
+  kBoundary = 8,   // of kCollect: whoever waits to take part enters here, with its bytes. kWelcome: it did
   kResting = 16,   // of kPull: the worker pushes nothing until it says otherwise by pushing
 };
 

@@ -37,16 +37,16 @@ void ServerCommunicator::CollectFloats(Collective operation, std::uint32_t flags
 }
 
 void ServerCommunicator::Barrier() { Collect(Collective::kFirst, 0, {}); }
-void ServerCommunicator::Broadcast(std::span<float> values) {
-  CollectFloats(Collective::kFirst, kBoundary, values);
-}
-void ServerCommunicator::Broadcast(std::span<double> values) {
-  Collect(Collective::kFirst, kBoundary, values);
-}
+void ServerCommunicator::Broadcast(std::span<float> values) { CollectFloats(Collective::kFirst, 0, values); }
+void ServerCommunicator::Broadcast(std::span<double> values) { Collect(Collective::kFirst, 0, values); }
 void ServerCommunicator::AllReduceSum(std::span<float> values) { CollectFloats(Collective::kSum, 0, values); }
 void ServerCommunicator::AllReduceSum(std::span<double> values) { Collect(Collective::kSum, 0, values); }
 
 void ServerCommunicator::Broadcast(std::string& bytes) { bytes = Collect(Collective::kFirst, 0, {}, bytes); }
+
+std::string ServerCommunicator::Boundary(std::string_view bytes, bool open) {
+  return Collect(Collective::kFirst, open ? std::uint32_t{kBoundary} : 0, {}, bytes);
+}
 
 void ServerCommunicator::ReduceSum(std::span<float> values) {
   std::vector<float> sum(values.begin(), values.end());

@@ -1,9 +1,8 @@
 // Collective operations of workers in step, through the first server of their run.
 //
 // Unlike a group of threads or of MPI processes this one is elastic. Operations go on without workers that
-// were given up: sums are over those that took part, and "rank 0" is the lowest rank that does. A broadcast
-// is a boundary: newcomers enter there. A worker that the others have left behind gets FellBehind and must
-// join again.
+// were given up: sums are over those that took part, and "rank 0" is the lowest rank that does. Newcomers
+// enter at a boundary. A worker that the others have left behind gets FellBehind and must join again.
 #pragma once
 
 #include "comm/communicator.h"
@@ -26,6 +25,9 @@ class ServerCommunicator final : public Communicator {
   void AllReduceSum(std::span<float> values) override;
   void AllReduceSum(std::span<double> values) override;
   std::vector<std::string> Gather(std::string bytes) override;
+  // All workers call it where others may enter. Returns what the leader brought; whoever waits to take part
+  // enters with the same. `open`: what this worker brings is enough to begin with, should it be the leader's.
+  std::string Boundary(std::string_view bytes, bool open);
   Traffic traffic() const override { return {}; }  // the session's, which the store counts
   void Abort() override {}
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <thread>
 
-#include "base/system.h"
 #include "base/text.h"
 
 namespace trireme {
@@ -15,7 +14,7 @@ constexpr std::uint64_t kHelloSequence = std::uint64_t{1} << 63;
 constexpr double kShortestPause = 0.02, kLongestPause = 1;
 constexpr std::chrono::seconds kOpening{3};  // for one attempt to connect
 // A wait is told of when it has lasted so long, and then now and then. Whoever was told to stop goes on
-// waiting for a while: the end of an iteration is a better place.
+// waiting for a while, and longer where waits have been longer: the end of an iteration is a better place.
 constexpr std::chrono::seconds kFirstWord{3}, kNextWord{30}, kGrace{5};
 constexpr std::string_view kTokenRefused = "refused the token";  // why a stream ends that has another token
 
@@ -64,7 +63,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
         greeting_.rank = static_cast<std::int64_t>(header.worker);
         pause_s_ = 0;
         tell_next_ = {};
-        return {header, ReadDoubles(*message, header)};
+        return {header, ReadText(*message, header)};
       }
     }
     HearWhy();
@@ -117,13 +116,15 @@ void ServerLink::Tell(const Outgoing& message) {
 }
 
 Incoming& ServerLink::Answer(Header& answer) {
-  const double begun_s = MonotonicSeconds();
+  const Deadline begun = Clock::now();
   CHECK(request_ != nullptr);
   for (;;) {
     Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
     if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
       Answered(answer);
-      link_.waited_s += MonotonicSeconds() - begun_s;
+      const Clock::duration waited = Clock::now() - begun;
+      longest_wait_ = std::max(longest_wait_, waited);
+      link_.waited_s += std::chrono::duration<double>(waited).count();
       return *message;
     }
     Watch("to answer");
@@ -190,10 +191,11 @@ void ServerLink::Watch(const char* what) {
     lost_ = true;
     Lose(what, fmt::format("waited {} s for", place_.patience_s));
   }
-  if (place_.stop != nullptr && place_.stop->load()) {
+  if (place_.stopped && place_.stopped()) {
     if (told_to_stop_ == Deadline()) told_to_stop_ = now;
     const bool newcomer = !greeting_.continues;  // has nothing to end well
-    if (newcomer || now - told_to_stop_ >= kGrace) Lose(what, "was stopped while waiting for");
+    if (newcomer || now - told_to_stop_ >= kGrace + 2 * longest_wait_)
+      Lose(what, "was stopped while waiting for");
   }
   if (place_.say == nullptr || now < tell_next_) return;
   if (tell_next_ != Deadline()) {

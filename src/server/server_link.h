@@ -8,7 +8,6 @@
 // Belongs to one thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,14 +30,14 @@ struct ServerPlace {
   std::string address;
   Security security;
   double patience_s = 60;
-  const std::atomic<bool>* stop = nullptr;                // ends waits
+  std::function<bool()> stopped = nullptr;                // ends waits
   std::function<void(const std::string&)> say = nullptr;  // told of waits that last
 };
 
 // What a server says to a worker that it takes in.
 struct Welcome {
-  Header header;  // worker: its rank, number: of the next collective operation
-  std::vector<double> decided;
+  Header header;      // worker: its rank, number: of the next collective operation
+  std::string state;  // of the run, in step: see ServerSession::Entry
 };
 
 class ServerLink {
@@ -102,6 +101,7 @@ class ServerLink {
   double pause_s_ = 0;                 // before the next attempt to connect
   bool lost_ = false;                  // for good
   Deadline tell_next_, told_to_stop_;  // of the wait that goes on
+  Clock::duration longest_wait_{};     // that ended with an answer
   std::string said_;                   // why the last stream was closed, or for whom the server waits
   ProcessLink link_;
 };

@@ -39,8 +39,8 @@ Outgoing ServerSession::StateMessage(int server) const {
 
 // The first server gives the rank. In step it does so at a boundary; the others then wait for the newcomer's
 // first gradient, so that all servers have the same version when it arrives there.
-std::vector<double> ServerSession::Join() {
-  std::vector<double> decided;
+ServerSession::Entry ServerSession::Join() {
+  Entry entry;
   joined_ = true;
   for (int server = 0; server < servers(); ++server) {
     const Greeting greeting{
@@ -51,11 +51,11 @@ std::vector<double> ServerSession::Join() {
     Hear(server, welcome.header);
     if (server == 0) {
       next_operation_ = welcome.header.number;
-      decided = welcome.decided;
+      entry = {(welcome.header.flags & kBoundary) != 0, welcome.state};
     }
     links_[server]->Continue();
   }
-  return decided;
+  return entry;
 }
 
 void ServerSession::Leave() {
@@ -101,6 +101,11 @@ void ServerSession::Pull(bool resting) {
     Incoming& message = links_[server]->Answer(answer);
     Take(server, answer, message);
   }
+}
+
+void ServerSession::Rest() {
+  for (const auto& link : links_) link->Forget();
+  Pull(true);
 }
 
 void ServerSession::Finish() {

@@ -23,6 +23,12 @@ class FellBehind : public Error {
   using Error::Error;
 };
 
+// The servers hold a run that is over.
+class RunHasEnded : public Error {
+ public:
+  using Error::Error;
+};
+
 class ServerSession {
  public:
   // `places`: one for each part of the parameters. `terms.servers` is their number. `candidate`: may lead.
@@ -36,9 +42,15 @@ class ServerSession {
   // And how many environment steps were made before.
   void OfferSteps(std::int64_t steps) { offered_steps_ = steps; }
 
+  // How a worker in step came to take part: at a boundary of others, with what their leader said there; or
+  // when nobody was there, with what was said at the last boundary, if there ever was one.
+  struct Entry {
+    bool at_boundary = false;
+    std::string state;
+  };
   // Takes part from now on; in step, from the next boundary of the others. params() are then those of the
-  // servers. Returns what was decided at that boundary, if there was one. Throws Error.
-  std::vector<double> Join();
+  // servers. Throws Error.
+  Entry Join();
   // Does not wait and does not throw.
   void Leave();
   bool joined() const { return joined_; }
@@ -57,6 +69,8 @@ class ServerSession {
   // One request to each server, and their answers.
   // `resting`: the worker will push nothing for a while, and nobody is to wait for it.
   void Pull(bool resting = false);
+  // The worker will push nothing more: what it waits for is forgotten, and nobody waits for it.
+  void Rest();
   void Finish();
   // Parameters and moments as the servers have them: params() and `moments`, one after the other.
   void Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint64_t& updates);

@@ -111,7 +111,16 @@ class SyncServerStore final : public ServerStore {
 
   std::span<const float> Pull() override { return params(); }
   void Refresh() override {}
-  void Share(std::span<double> values) override { comm_.AllReduceSum(values); }
+  // Sums of fewer workers stand for all, as those of gradients do.
+  void Share(std::span<double> values) override {
+    shared_.assign(values.begin(), values.end());
+    shared_.push_back(1);
+    comm_.AllReduceSum(std::span(shared_));
+    const double present = shared_.back(), workers = session_.terms().workers;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = present == workers ? shared_[i] : shared_[i] * (workers / present);
+    }
+  }
 
   // The statistics behind the gradient are then the sums over all workers; the gradient itself stays this
   // worker's.
@@ -208,6 +217,7 @@ class SyncServerStore final : public ServerStore {
   }
 
   std::vector<Part> parts_;  // of the push under way, by server
+  std::vector<double> shared_;
   std::span<float> statistics_;
   Communicator& comm_;
 };

@@ -72,7 +72,7 @@ void ShardService::Join(PeerId peer, const Greeting& greeting, std::uint64_t seq
   const bool returns = greeting.continues && now < all_back_;
   if (!known) member.clock = returns ? greeting.clock : std::max(greeting.clock, slowest);
   member.active = true;
-  SendWelcome(member, request, 0, {});
+  SendWelcome(member, request, 0);
 }
 
 void ShardService::Handle(PeerId peer, const Header& request, Incoming& message, Deadline now) {
@@ -322,11 +322,11 @@ void ShardService::SendParams(const Member& member, const Header& request, std::
 }
 
 void ShardService::SendWelcome(const Member& member, const Header& request, std::uint64_t number,
-                               std::span<const double> decided) {
-  Header header = AnswerTo(request, MessageKind::kWelcome);
+                               std::string_view state, std::uint32_t flags) {
+  Header header = AnswerTo(request, MessageKind::kWelcome, flags);
   header.worker = static_cast<std::uint64_t>(member.rank);
   header.number = number;
-  Send(member, MakeMessage(header, shard_->params(), decided));
+  Send(member, MakeMessage(header, shard_->params(), {}, state));
 }
 
 }  // namespace trireme

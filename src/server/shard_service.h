@@ -73,7 +73,7 @@ class ShardService {
                   std::span<const float> extras = {}, std::span<const double> doubles = {},
                   std::string_view bytes = {});
   void SendWelcome(const Member& member, const Header& request, std::uint64_t number,
-                   std::span<const double> decided);
+                   std::string_view state = {}, std::uint32_t flags = 0);
   Clock::duration lease() const { return Seconds(terms_.lease_s); }
   Clock::duration patience() const { return Seconds(terms_.round_s); }
   bool finished() const { return !shard_->NoteOf("finished").empty(); }

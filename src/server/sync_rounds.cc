@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kRoundNote = "update";  // what the last round gave besides parameters
 constexpr const char* kCollectNote = "collect";
+constexpr const char* kBoundaryNote = "boundary";  // what was brought to the last one that was open
 constexpr std::size_t kMostStatistics = 65536;
 
 // Numbers as the bytes of a note.
@@ -54,7 +55,7 @@ void SyncRounds::Join(Member& member, const Header& request, bool continues, Dea
   taken_[member.rank] = true;
   if (!begun_ || continues) {
     if (!continues) member.active = true;
-    service_.SendWelcome(member, request, next_, {});
+    service_.SendWelcome(member, request, next_);
     return;
   }
   Drop(member);  // what it began before
@@ -63,7 +64,7 @@ void SyncRounds::Join(Member& member, const Header& request, bool continues, Dea
     newcomers_[member.id] = request;
     Advance(now);
   } else {
-    service_.SendWelcome(member, request, 0, {});  // waited for from its first push on
+    service_.SendWelcome(member, request, 0);  // waited for from its first push on
   }
 }
 
@@ -146,12 +147,12 @@ void SyncRounds::LeaderSetsThePace() {
   }
 }
 
-void SyncRounds::AdmitNewcomers(std::span<const double> decided) {
+void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
     Member* const member = service_.members_.Find(worker);
     if (member == nullptr) continue;
     member->active = true;
-    service_.SendWelcome(*member, request, next_, decided);
+    service_.SendWelcome(*member, request, next_, state, flags);
   }
 }
 
@@ -172,7 +173,9 @@ void SyncRounds::Advance(Deadline now) {
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
   // Nor does anybody when the run has ended, which the welcome says.
   const bool alone = !recovered_ && !service_.members_.AnyActive();
-  if (!newcomers_.empty() && (alone || service_.finished())) AdmitNewcomers({});
+  if (!newcomers_.empty() && (alone || service_.finished())) {
+    AdmitNewcomers(service_.shard_->NoteOf(kBoundaryNote), 0);
+  }
 }
 
 void SyncRounds::TellWaiting(Deadline now) {
@@ -387,7 +390,9 @@ void SyncRounds::CompleteCollect() {
   for (const auto& [rank, part] : std::exchange(collect_, {})) {
     if (const Member* const member = service_.members_.WithRank(rank)) AnswerCollect(*member, part.request);
   }
-  if (request.flags & kBoundary) AdmitNewcomers(last_.doubles);
+  if (!(request.flags & kBoundary)) return;
+  service_.Note(kBoundaryNote, last_.bytes);
+  AdmitNewcomers(last_.bytes, kBoundary);
 }
 
 // Gathered bytes are for the leader alone.

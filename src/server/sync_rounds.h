@@ -12,6 +12,9 @@
 // What a round and an operation gave is noted in the shard, so that a worker whose answer was lost gets the
 // same one again, even from a restarted server. Whoever is further behind is told so (kBehind), and waits for
 // the next boundary, as a newcomer does.
+//
+// What the leader brings to a boundary at which others may enter is noted too. When all workers are gone,
+// those who come then go on from there.
 #pragma once
 
 #include <functional>
@@ -72,7 +75,8 @@ class SyncRounds {
   void RefuseRound();
   void CompleteCollect();
   void AnswerCollect(const Member& member, const Header& request);
-  void AdmitNewcomers(std::span<const double> decided);
+  // `flags`: kBoundary, if `state` is of this moment.
+  void AdmitNewcomers(std::string_view state, std::uint32_t flags);
   void LeaderSetsThePace();
   void SendBehind(Member& member, const Header& request);
 

@@ -42,6 +42,14 @@ void Ledger::Gather() {
   }
 }
 
+void Ledger::GatherOrKeepOwn() {
+  try {
+    Gather();
+  } catch (const Error&) {
+    KeepOwn();
+  }
+}
+
 void Ledger::SumInto(RunProgress& progress, bool asynchronous) const {
   progress.wall_s = wall_s();
   progress.cpu_s = earlier_cpu_s_;

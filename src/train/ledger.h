@@ -33,6 +33,8 @@ class Ledger {
 
   // All workers call it: the leader then knows the accounts of all.
   void Gather();
+  // The same for threads that need not all be there in the end: of one that failed nothing is known.
+  void GatherOrKeepOwn();
   // For a worker that has nobody else to tell of.
   void KeepOwn() { accounts_ = {Own()}; }
 

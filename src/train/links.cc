@@ -38,7 +38,7 @@ std::uint64_t DrawId() {
 }  // namespace
 
 ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
-                         const RunFolder& folder) {
+                         const RunFolder& folder, std::function<bool()> stopped) {
   const ServerConfig& config = settings.run.server;
   Transport& transport = LoadGrpc();
   say = options.say;
@@ -57,8 +57,7 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
     }
   }
   for (const std::string& address : local ? local->addresses() : config.List()) {
-    places.push_back(
-        {&transport, address, local ? Security() : options.security, config.wait_s, options.stop});
+    places.push_back({&transport, address, local ? Security() : options.security, config.wait_s, stopped});
   }
   terms = TermsOf(settings, network, options.version, static_cast<int>(places.size()));
   if (NormBlocks(terms.params) < places.size()) {
@@ -91,11 +90,14 @@ WorkerGroup::WorkerGroup(const RunSettings& settings, const Network& network, co
     shared.emplace(settings.algorithm->optimizer(), run.share_moments, initial);
     if (!run.schedule.empty()) schedule.emplace(run.schedule, run.workers);
   } else if (run.on_servers()) {
-    servers.emplace(settings, network, options, *folder);
+    servers.emplace(settings, network, options, *folder, [this, stop = options.stop] {
+      return failed.load() || (stop != nullptr && stop->load());
+    });
   }
 }
 
 void WorkerGroup::Abort() {
+  failed.store(true);
   meeting.store(true);
   if (schedule) schedule->Abort();
   if (servers) {
@@ -143,17 +145,17 @@ WorkerLinks::~WorkerLinks() {
   if (session_) session_->Leave();
 }
 
-std::vector<double> WorkerLinks::Join() {
+ServerSession::Entry WorkerLinks::Join() {
   if (!session_) return {};
   std::atomic<int>& joined = group_.servers->joined;
   for (int now = joined.load(); now < threads_.rank(); now = joined.load()) joined.wait(now);
   if (joined.load() == std::numeric_limits<int>::max()) Fail("another worker of this process has failed");
-  std::vector<double> decided = session_->Join();
+  ServerSession::Entry entry = session_->Join();
   session_->MeasureLinks();
   if (threads_.rank() == 0) group_.servers->first_rank.store(session_->rank());
   joined.fetch_add(1);
   joined.notify_all();
-  return decided;
+  return entry;
 }
 
 }  // namespace trireme

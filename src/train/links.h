@@ -24,8 +24,9 @@ namespace trireme {
 // What the workers of one process need to find the servers of their run.
 struct ServerGroup {
   // Starts servers if the settings say so; they live below `folder`. Throws Error.
+  // `stopped` ends waits for them.
   ServerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
-              const RunFolder& folder);
+              const RunFolder& folder, std::function<bool()> stopped);
   ~ServerGroup();
 
   // Where thread `thread` lists its acknowledged pushes; empty: nowhere.
@@ -48,11 +49,13 @@ struct WorkerGroup {
   WorkerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
               const RunFolder* folder, std::span<const float> initial);
 
-  // Ends every wait: of barriers, of turns, and of workers that move on their own.
+  // A worker has failed: ends every wait, of barriers, of turns and for servers. Those on servers then stop
+  // as if they had been told to; others fail.
   void Abort();
 
   ThreadGroup threads;
   Communicator* const processes;
+  std::atomic<bool> failed{false};  // a worker has
 
   // Store shared only.
   std::optional<SharedParameters> shared;
@@ -82,9 +85,10 @@ class WorkerLinks {
   bool leads() const { return session_ ? session_->leads() : comm_->rank() == 0; }
   // Whether a worker of another process does, one that need not know what happens to this process.
   bool led_elsewhere() const { return session_ && session_->leader() != group_.servers->first_rank.load(); }
-  // Takes part from now on, where taking part has a beginning. Returns what the others have just decided, if
-  // they had begun before. Throws Error.
-  std::vector<double> Join();
+  // Takes part from now on, where taking part has a beginning. Throws Error.
+  ServerSession::Entry Join();
+  // Whether others may enter while the run goes on in step: then boundaries go through the servers.
+  ServerCommunicator* boundaries() { return through_server_.get(); }
 
  private:
   WorkerGroup& group_;

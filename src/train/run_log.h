@@ -11,12 +11,12 @@
 
 namespace trireme {
 
-class Chronicle {
+class RunLog {
  public:
   // The run in `folder` goes on from `progress` with the settings `config`. First everything is opened; only
   // then settings that were changed for a resume are recorded, the result of an earlier end of the run goes,
   // and so do rows after `progress`. Throws Error.
-  Chronicle(const RunFolder& folder, const std::string& config, const RunProgress& progress, bool json);
+  RunLog(const RunFolder& folder, const std::string& config, const RunProgress& progress, bool json);
 
   void Append(const MetricRow& row) {
     jsonl_.Append(row);

@@ -67,6 +67,16 @@ std::optional<StateReader> ShareCheckpoint(const std::optional<StateReader>& rea
   return read ? read : StateReader(bytes);
 }
 
+bool IsServerLost(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const ServerLost&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+
 // How the workers of a process ended; in other processes than the first it means nothing.
 struct Ended {
   RunProgress progress;
@@ -113,6 +123,9 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
   for (std::thread& thread : others) thread.join();
+  // Where servers are lost the first thread says what it has kept.
+  if (failed_thread >= 0 && IsServerLost(errors[failed_thread]) && errors[0])
+    std::rethrow_exception(errors[0]);
   if (failed_thread >= 0) std::rethrow_exception(errors[failed_thread]);
   return {first->progress(), first->accounts(), ParamsSha256(first->params()), first->interrupted()};
 }

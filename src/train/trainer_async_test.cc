@@ -131,12 +131,12 @@ TEST_P(AsyncTrainer, AccountsForEveryStepAndEveryMessage) {
     const std::uint64_t pushes = Pushes(facts);
     EXPECT_EQ(std::accumulate(facts.staleness.begin(), facts.staleness.end(), std::uint64_t{0}), pushes);
     EXPECT_EQ(UpdatesInRows(folder), Pushes(facts.per_worker[0].steps));
-    // A pull and a push carry all parameters; at the end worker 0 sends three doubles to each of the others.
+    // A pull and a push carry all parameters; at the end worker 0 sends two doubles to each of the others.
     const Network network(settings->algorithm->MakeNetwork(settings->env().spec));
     const std::uint64_t others = workers - 1;
     EXPECT_EQ(facts.messages_sent, 2 * pushes + others);
     EXPECT_EQ(facts.bytes_sent,
-              2 * pushes * sizeof(float) * network.param_count() + 3 * sizeof(double) * others);
+              2 * pushes * sizeof(float) * network.param_count() + 2 * sizeof(double) * others);
     EXPECT_EQ(facts.experience_bytes, workers * Settings(1)->ExperienceBytes());
 
     const RunFacts measured = EvaluateRun(*settings, folder, 9, settings->run.seed);

@@ -5,9 +5,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/rng.h"
 #include "base/system.h"
 #include "train/checkpoint.h"
-#include "train/chronicle.h"
+#include "train/run_log.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +21,15 @@ std::string Opening(const RunSettings& settings, const Network& network) {
                      run.asynchronous() ? "asynchronous," : "in step,", run.store,
                      FormatCount(static_cast<double>(network.param_count())),
                      FormatBytes(settings.ExperienceBytes()));
+}
+
+// Shards that are begun when the run has made steps must not draw what was drawn before, by a worker that had
+// their place or by this run before it was interrupted.
+std::uint64_t SeedOfLateStart(std::uint64_t seed, std::int64_t steps) {
+  if (steps == 0) return seed;
+  const PhiloxBlock bits =
+      Philox(seed, StreamCounter(Purpose::kLateStart, 0, static_cast<std::uint64_t>(steps), 0));
+  return std::uint64_t{bits[0]} << 32 | bits[1];
 }
 
 }  // namespace
@@ -40,11 +50,9 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
       evaluator_(settings.env(), run_.seed, run_.eval_episodes, run_.shards) {
   Start(checkpoint);
   ledger_.GoOn(progress_);
-  progress_.AimAt(run_.target);
   first_step_ = progress_.steps;
-  evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
   last_checkpoint_s_ = MonotonicSeconds();
-  if (leader() && !Done()) TakeOffice();
+  if (leader() && !Done()) BecomeLeader();
   if (links_.session() != nullptr && thread == 0 && !leader()) {
     options_.say(fmt::format("joined as worker {} after {} steps; worker {} leads", links_.session()->rank(),
                              FormatCount(static_cast<double>(progress_.steps)), links_.session()->leader()));
@@ -55,32 +63,75 @@ Worker::~Worker() = default;
 
 // What the store holds is known before the worker takes part, its rank afterwards, and with it its shards.
 void Worker::Start(const std::optional<StateReader>& checkpoint) {
-  const std::string origin = folder_ == nullptr ? "the folder of the run" : folder_->path().string();
   if (checkpoint) {
-    LoadProgress(*checkpoint, origin, run_, network_, progress_);
-    LoadStore(*checkpoint, origin, run_, comm_.rank(), store_);
+    LoadProgress(*checkpoint, Origin(), run_, network_, progress_);
+    LoadStore(*checkpoint, Origin(), run_, comm_.rank(), store_);
     if (leader()) group_.steps.store(progress_.steps);
   }
+  progress_.AimAt(run_.target);
+  if (ServerSession* const session = links_.session()) session->OfferSteps(progress_.steps);
+  Enter(checkpoint);
+}
+
+// What errors call the place of the checkpoint.
+std::string Worker::Origin() const {
+  return folder_ == nullptr ? "the folder of the run" : folder_->path().string();
+}
+
+// Takes part, or takes part again. Where others have begun before, it goes on from what they hold in common,
+// with shards that nobody has; else all begin together, from the checkpoint if there is one.
+void Worker::Enter(const std::optional<StateReader>& checkpoint) {
+  const bool done = Done();
+  const ServerSession::Entry entry = links_.Join();
   ServerSession* const session = links_.session();
-  if (session != nullptr) session->OfferSteps(progress_.steps);
-  Enter();
+  Boundary boundary;
+  if (!entry.state.empty()) boundary = DecodeBoundary(entry.state, progress_);
+  if (entry.at_boundary) {
+    entered_ = boundary.decision;
+  } else if (session != nullptr) {
+    progress_.steps = entry.state.empty() ? session->steps() : std::max(session->steps(), progress_.steps);
+  }
+  if (session != nullptr && session->finished() && rank_ < 0 && !done) {
+    throw RunHasEnded(fmt::format(
+        "the run on server {} has ended after {} steps: its result is with the worker that led it. "
+        "For another run start the servers with another --dir",
+        session->link(0).address(), progress_.steps));
+  }
+  evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
+
   const int rank = session != nullptr ? session->rank() : comm_.rank();
+  if (rank != rank_) MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
+  if (checkpoint && entry.state.empty()) LoadAlgorithm(*checkpoint, Origin(), run_, rank, *algorithm_);
+  LoadCommon(boundary);
+}
+
+void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
   const int own = run_.asynchronous() ? run_.shards : run_.shards / run_.total_workers();
+  rank_ = rank;
+  algorithm_.reset();  // its memory first
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
                                           .network = network_,
                                           .store = store_,
-                                          .seed = run_.seed,
+                                          .seed = seed,
                                           .shards = run_.shards,
                                           .first_shard = rank * own,
                                           .own_shards = own});
-  if (checkpoint) LoadAlgorithm(*checkpoint, origin, run_, rank, *algorithm_);
-  if (session != nullptr) progress_.steps = entered_ ? entered_->steps : session->steps();
+}
+
+void Worker::LoadCommon(const Boundary& boundary) {
+  if (boundary.common) algorithm_->LoadCommon(StateReader(*boundary.common));
 }
 
 // The folder changes only once the checkpoint is known to fit.
-void Worker::TakeOffice() {
-  chronicle_ = std::make_unique<Chronicle>(*folder_, settings_.fields.ToToml(), progress_, options_.json);
-  chronicle_->printer().Note(Opening(settings_, network_));
+void Worker::BecomeLeader() {
+  log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress_, options_.json);
+  log_->printer().Note(Opening(settings_, network_));
+}
+
+// A worker may come to lead at any answer of a server, when the one before it is given up.
+RunLog& Worker::log() {
+  if (!log_) BecomeLeader();
+  return *log_;
 }
 
 void Worker::Run() {
@@ -93,8 +144,8 @@ void Worker::Run() {
       RunInStep();
     }
     if (ServerSession* const session = links_.session()) {
-      // Those that were left behind learn that it is over.
-      if (leader() && !interrupted_) session->Finish();
+      // Those that were left behind learn that it is over, whoever is left to say so.
+      if (!interrupted_) session->Finish();
       session->Leave();
       if (ledger_.accounts().empty()) {
         ledger_.KeepOwn();
@@ -104,48 +155,52 @@ void Worker::Run() {
   } catch (const ServerLost& lost) {
     if (links_.threads().rank() != 0) throw;
     LeaveCheckpoint();
-    Fail("{}. What this worker had is in {}: continue with trireme train --resume {}", lost.what(),
-         folder_->path().string(), folder_->path().string());
+    throw ServerLost(fmt::format("{}. What this worker had is in {}: continue with trireme train --resume {}",
+                                 lost.what(), folder_->path().string(), folder_->path().string()));
   }
 }
 
 void Worker::RunInStep() {
-  const auto ended = [&] { return links_.session() != nullptr && links_.session()->finished(); };
-  while (!Done() && !ended()) {
+  for (bool begins = true, more = true; more;) {
     try {
-      if (entered_ && !Follow(*std::exchange(entered_, {}))) return;
-      if (!Step()) return;
+      const Decision decision = std::exchange(begins, false) ? Begin() : Step();
+      more = Follow(decision);
     } catch (const FellBehind&) {
-      Enter();  // the others have left this worker behind
+      Enter({});  // the others have left this worker behind
+      begins = true;
     }
   }
 }
 
-// Takes part, or takes part again. Workers in step that have begun before let others in when they have just
-// decided something, which the newcomer follows too.
-void Worker::Enter() {
-  const std::vector<double> decided = links_.Join();
-  if (decided.size() == 3) entered_ = DecisionOf(decided);
+// Where this worker comes in: at the start of the run, or between two iterations of the others. Those that
+// begin together on servers may each have come with something else; all begin with what their leader has.
+Decision Worker::Begin() {
+  ServerSession* const session = links_.session();
+  if (session != nullptr && session->finished()) return {.stop = true};
+  if (entered_) return *std::exchange(entered_, {});
+  ServerCommunicator* const boundaries = links_.boundaries();
+  if (boundaries == nullptr) return {.stop = Done()};
+  const Boundary boundary = AnnounceTo(*boundaries, {.stop = Done()});
+  LoadCommon(boundary);
+  return boundary.decision;
 }
 
-// One iteration of all. False when the run ends.
-bool Worker::Step() {
+// One iteration of all.
+Decision Worker::Step() {
   MetricRow row;
   Iterate(row);
   if (EvaluationDue()) EvaluateTogether(row);
   if (leader()) {
-    if (!chronicle_) TakeOffice();
     Report(row);
   } else if (StopRequested() && links_.led_elsewhere()) {
-    interrupted_ = true;  // leaves; the others go on
-    return false;
+    return {.stop = true};  // leaves; the others go on
   }
-  return Follow(Announce(leader() ? Decide() : Decision()));
+  return Announce(Decide());
 }
 
 bool Worker::Follow(const Decision& decision) {
-  progress_.steps = decision.steps;
   if (decision.checkpoint) Checkpoint();
+  interrupted_ = decision.stop && !Done();
   return !decision.stop;
 }
 
@@ -184,10 +239,9 @@ bool Worker::Meet(MetricRow& row) {
       Report(row);
     }
   }
-  const Decision decision = Announce(leader() ? Decide() : Decision());
+  const Decision decision = Announce(Decide());
   store_.Refresh();
-  if (decision.checkpoint) Checkpoint();
-  return decision.stop;
+  return !Follow(decision);
 }
 
 // Workers of a parameter server that move on their own: they share nothing but the servers, which count the
@@ -198,6 +252,7 @@ void Worker::RunElastic() {
   while (!session.finished()) {
     if (StepsDone() && !leader()) {
       // Only an evaluation is missing, or a leader to make it.
+      if (StopRequested()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       session.Pull(true);
       continue;
@@ -207,14 +262,14 @@ void Worker::RunElastic() {
     if (leader() ? !Lead(row) : StopRequested()) break;
   }
   interrupted_ = !session.finished();
-  ledger_.Gather();
+  session.Rest();  // siblings that are ahead wait for nobody who has stopped
+  ledger_.GatherOrKeepOwn();
   ledger_.SumInto(progress_, run_.asynchronous());
-  if (chronicle_) WriteCheckpointOf({});
+  if (log_) WriteCheckpointOf({});
 }
 
 // What the leader does between two iterations. False when the run ends.
 bool Worker::Lead(MetricRow& row) {
-  if (!chronicle_) TakeOffice();
   if (EvaluationDue()) EvaluateAlone(row);
   Report(row);
   const Decision decision = Decide();
@@ -225,7 +280,7 @@ bool Worker::Lead(MetricRow& row) {
     }
     return true;
   }
-  if (!interrupted_) {
+  if (Done()) {
     // Others have gone on since; what the run leaves is what was evaluated.
     links_.server_store()->Keep(params());
     links_.session()->Finish();
@@ -235,7 +290,6 @@ bool Worker::Lead(MetricRow& row) {
 
 // The servers are gone: what this worker last saw of the parameters is kept.
 void Worker::LeaveCheckpoint() {
-  if (!chronicle_) TakeOffice();
   ledger_.KeepOwn();
   WriteCheckpointOf({});
 }
@@ -280,26 +334,34 @@ bool Worker::EvaluationDue() {
   return evaluations_passed_ > before;
 }
 
-// The leader decides for all, because clocks and signals differ between workers.
-Worker::Decision Worker::Decide() {
-  const bool done = Done();
-  interrupted_ = !done && StopRequested();
-  const bool stop = done || interrupted_;
+// The leader decides for all, because clocks and signals differ between workers. The others have the same
+// answer to all that does not depend on those, should one of them lead by the time it is heard.
+Decision Worker::Decide() const {
+  const bool stop = Done() || StopRequested();
   // A meeting in the middle would change the order a schedule gives.
   const bool due = !group_.schedule && MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
   return {.checkpoint = stop || due, .stop = stop};
 }
 
-Worker::Decision Worker::Announce(Decision decision) {
-  double values[] = {static_cast<double>(decision.checkpoint), static_cast<double>(decision.stop),
-                     static_cast<double>(progress_.steps)};
+// All end an iteration with what the leader has decided.
+Decision Worker::Announce(Decision decision) {
+  if (ServerCommunicator* const boundaries = links_.boundaries()) {
+    return AnnounceTo(*boundaries, decision).decision;
+  }
+  double values[] = {static_cast<double>(decision.checkpoint), static_cast<double>(decision.stop)};
   comm_.Broadcast(std::span<double>(values));
-  return DecisionOf(values);
+  return {.checkpoint = values[0] != 0, .stop = values[1] != 0};
 }
 
-Worker::Decision Worker::DecisionOf(std::span<const double> values) {
-  return {
-      .checkpoint = values[0] != 0, .stop = values[1] != 0, .steps = static_cast<std::int64_t>(values[2])};
+Boundary Worker::AnnounceTo(ServerCommunicator& boundaries, Decision decision) {
+  Boundary own{decision};
+  if (leader()) {
+    StateWriter common;
+    algorithm_->SaveCommon(common);
+    own.common = std::move(common).Encode();
+  }
+  const std::string said = boundaries.Boundary(EncodeBoundary(own, progress_), own.common.has_value());
+  return DecodeBoundary(said, progress_);
 }
 
 void Worker::EvaluateTogether(MetricRow& row) {
@@ -326,9 +388,9 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   row.Set("eval_return_std", evaluation.std);
   if (leader() && !(evaluation.mean <= best_eval_)) {
     best_eval_ = evaluation.mean;
-    chronicle_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
-                                           FormatCount(static_cast<double>(progress_.steps)),
-                                           ledger_.wall_s(), evaluation.mean, evaluation.std));
+    log().printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
+                                     FormatCount(static_cast<double>(progress_.steps)), ledger_.wall_s(),
+                                     evaluation.mean, evaluation.std));
   }
   if (!progress_.reached && evaluation.mean >= run_.target) {
     progress_.reached = true;
@@ -340,12 +402,18 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
 // Every worker hands in its account and its state; the leader adds what is common and writes the file while
 // the others wait, so that a failure to write reaches everyone.
 void Worker::Checkpoint() {
-  ledger_.Gather();
-  StateWriter own;
-  SaveWorkerState(run_, store_, *algorithm_, own);
-  std::vector<std::string> states = ledger_.GatherAside(std::move(own).Encode());
-  if (leader()) WriteCheckpointOf(std::move(states));
-  comm_.Barrier();
+  for (double written = 0; written == 0;) {
+    ledger_.Gather();
+    StateWriter own;
+    SaveWorkerState(run_, store_, *algorithm_, own);
+    std::vector<std::string> states = ledger_.GatherAside(std::move(own).Encode());
+    if (leader()) {
+      WriteCheckpointOf(std::move(states));
+      written = 1;
+    }
+    if (links_.boundaries() == nullptr) return comm_.Barrier();
+    comm_.Broadcast(std::span(&written, 1));  // 0 when the leader is gone and another must write its own
+  }
 }
 
 // `states`: of all ranks. Of those that are not there it is empty: then the checkpoint has parameters, but no
@@ -358,7 +426,7 @@ void Worker::WriteCheckpointOf(std::vector<std::string> states) {
     state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
   }
   ledger_.SumInto(progress_, run_.asynchronous());
-  progress_.metrics_offset = chronicle_->Flush();
+  progress_.metrics_offset = log().Flush();
   SaveRunState(run_, network_, progress_, store_, *algorithm_, complete, state);
   WriteCheckpoint(folder_->path(), progress_.steps, std::move(state));
   last_checkpoint_s_ = MonotonicSeconds();
@@ -373,14 +441,14 @@ void Worker::Report(const MetricRow& measured) {
   for (const auto& [name, value] : measured.values()) row.Set(name, value);
   for (const char* name : {"eval_return_mean", "eval_return_std"})
     row.Set(name, measured.Get(name));  // NaN: none
-  chronicle_->Append(row);
-  chronicle_->printer().Update({.steps = progress_.steps,
-                                .total_steps = run_.steps,
-                                .wall_s = wall_s,
-                                .steps_per_s = rate,
-                                .episode_return = row.Get("episode_return_mean"),
-                                .eval_return = progress_.eval_mean,
-                                .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
+  log().Append(row);
+  log().printer().Update({.steps = progress_.steps,
+                          .total_steps = run_.steps,
+                          .wall_s = wall_s,
+                          .steps_per_s = rate,
+                          .episode_return = row.Get("episode_return_mean"),
+                          .eval_return = progress_.eval_mean,
+                          .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
 }
 
 }  // namespace trireme

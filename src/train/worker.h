@@ -13,6 +13,7 @@
 #include "base/system.h"
 #include "metrics/metric_row.h"
 #include "metrics/report.h"
+#include "train/boundary.h"
 #include "train/evaluator.h"
 #include "train/ledger.h"
 #include "train/links.h"
@@ -21,7 +22,7 @@
 
 namespace trireme {
 
-class Chronicle;
+class RunLog;
 
 class Worker {
  public:
@@ -43,22 +44,23 @@ class Worker {
   std::span<const float> params() const { return links_.store().params(); }
 
  private:
-  // What the leader decided, and how far the run is.
-  struct Decision {
-    bool checkpoint = false, stop = false;
-    std::int64_t steps = 0;
-  };
-
   bool leader() const { return links_.leads(); }
-  bool StopRequested() const { return options_.stop != nullptr && options_.stop->load(); }
+  bool StopRequested() const {
+    return group_.failed.load() || (options_.stop != nullptr && options_.stop->load());
+  }
   bool StepsDone() const { return progress_.steps >= run_.steps; }
   bool Done() const { return StepsDone() || (run_.stop_at_target && progress_.reached); }
 
+  std::string Origin() const;
   void Start(const std::optional<StateReader>& checkpoint);
-  void Enter();
-  void TakeOffice();
+  void Enter(const std::optional<StateReader>& checkpoint);
+  void MakeAlgorithm(int rank, std::uint64_t seed);
+  void LoadCommon(const Boundary& boundary);
+  void BecomeLeader();
+  RunLog& log();
   void RunInStep();
-  bool Step();
+  Decision Begin();
+  Decision Step();
   bool Follow(const Decision& decision);
   void RunOnItsOwn();
   bool Meet(MetricRow& row);
@@ -72,9 +74,9 @@ class Worker {
   void EvaluateTogether(MetricRow& row);
   void EvaluateAlone(MetricRow& row);
   void Record(const Evaluation& evaluation, MetricRow& row);
-  Decision Decide();
+  Decision Decide() const;
   Decision Announce(Decision decision);
-  static Decision DecisionOf(std::span<const double> values);
+  Boundary AnnounceTo(ServerCommunicator& boundaries, Decision decision);
   void Checkpoint();
   void WriteCheckpointOf(std::vector<std::string> states);
   void Report(const MetricRow& row);
@@ -90,16 +92,17 @@ class Worker {
   ParameterStore& store_;  // of links_
   Ledger ledger_;
   std::unique_ptr<Algorithm> algorithm_;
+  int rank_ = -1;  // that the algorithm's shards are of
   Evaluator evaluator_;
   RunProgress progress_;
   std::int64_t first_step_ = 0;          // of this process
   std::int64_t evaluations_passed_ = 0;  // multiples of eval_every that have gone by
   double last_checkpoint_s_ = 0;
   bool interrupted_ = false;
-  std::optional<Decision> entered_;  // in step: what the others had just decided when this worker came
+  std::optional<Decision> entered_;  // in step: what was decided at the boundary where this worker came in
   std::vector<float> reached_with_;  // asynchronous, leader: the parameters that reached the target
   double best_eval_ = -std::numeric_limits<double>::infinity();  // of this process, for the reader
-  std::unique_ptr<Chronicle> chronicle_;                         // of who leads, or has led
+  std::unique_ptr<RunLog> log_;                                  // of who leads, or has led
 };
 
 }  // namespace trireme

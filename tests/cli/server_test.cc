@@ -2,21 +2,13 @@
 #include <csignal>
 #include <memory>
 
-#include "run_util.h"
+#include "server_util.h"
 
 namespace trireme::testing {
 namespace {
 
-class ServerTest : public CliTest {
+class ServerTest : public ServerCliTest {
  protected:
-  // Starts a server that listens on a socket of its own and keeps its shards.
-  std::unique_ptr<Process> StartServer(const std::string& name, const Args& more = {}) {
-    auto server = std::make_unique<Process>(
-        kBinary, Args{"server", "--listen", Address(name), "--dir", Path(name), "--quiet"} + more);
-    EXPECT_TRUE(server->RunsUntil([&] { return std::filesystem::exists(Path(name + ".sock")); }));
-    return server;
-  }
-  std::string Address(const std::string& name) const { return "unix:" + Path(name + ".sock"); }
   // A small run through servers that are there.
   Args RunOn(const std::string& servers, const std::string& name, const Args& more = {}) const {
     return SmallRun(name) + Args{"--store", "server", "--servers", servers} + more;

@@ -1,10 +1,10 @@
-#include "train/chronicle.h"
+#include "train/run_log.h"
 
 #include <cstdint>
 
 namespace trireme {
 
-Chronicle::Chronicle(const RunFolder& folder, const std::string& config, const RunProgress& progress,
+RunLog::RunLog(const RunFolder& folder, const std::string& config, const RunProgress& progress,
                      bool json)
     : jsonl_(folder.metrics(), UINT64_MAX),
       tensorboard_(folder.path(), progress.steps),

@@ -1,0 +1,29 @@
+// Where workers in step stand between two iterations: what the leader has decided, how far the run is and,
+// where workers come and go, what all of them hold alike. Others enter there and nowhere else: whoever begins
+// with what a boundary says is where everybody is.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "train/run_state.h"
+
+namespace trireme {
+
+// What comes next.
+struct Decision {
+  bool checkpoint = false, stop = false;
+};
+
+struct Boundary {
+  Decision decision;
+  std::optional<std::string> common = {};  // the algorithm's common state; without it nobody may enter here
+};
+
+// With what is common in `progress`.
+std::string EncodeBoundary(const Boundary& boundary, RunProgress& progress);
+// What is common in `progress` is then as it was there. Throws Error.
+Boundary DecodeBoundary(std::string_view encoded, RunProgress& progress);
+
+}  // namespace trireme
