@@ -107,9 +107,13 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
       worker->Run();
       if (thread == 0) first = std::move(worker);
     } catch (...) {
-      errors[thread] = std::current_exception();
-      int none = -1;
-      failed_thread.compare_exchange_strong(none, thread);
+      // One that was stopped while it waited for a server has not failed; the first one says what was kept.
+      const bool stopped = options.stop != nullptr && options.stop->load();
+      if (thread == 0 || !stopped || !IsServerLost(std::current_exception())) {
+        errors[thread] = std::current_exception();
+        int none = -1;
+        failed_thread.compare_exchange_strong(none, thread);
+      }
       group.Abort();
     }
   };
