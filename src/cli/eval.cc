@@ -14,15 +14,19 @@ namespace {
 
 struct EvalFlags {
   std::string run;
-  std::optional<std::string> episodes, seed;
+  std::optional<std::string> which, episodes, seed;
   bool json = false;
 };
 
+constexpr EnumName<Which> kWhichNames[] = {{"best", Which::kBest}, {"last", Which::kLast}};
+
 struct EvalConfig {
+  Which which = Which::kBest;
   int episodes = 100;
   std::uint64_t seed = 0;
 
   void Fields(ConfigFields& field) {
+    field("which", which, "the policy of the best evaluation or the last one", kWhichNames);
     field("episodes", episodes, "how many episodes", Between(1, 100'000));
     field("seed", seed, "seed of the episodes");
   }
@@ -35,14 +39,19 @@ int RunEval(const EvalFlags& flags) {
   EvalConfig config{.seed = settings->run.seed};
   ConfigFields fields;
   fields.Add(config);
+  if (flags.which) fields.Set("which", *flags.which, "--which");
   if (flags.episodes) fields.Set("episodes", *flags.episodes, "--episodes");
   if (flags.seed) fields.Set("seed", *flags.seed, "--seed");
-  const RunFacts facts = EvaluateRun(*settings, folder, config.episodes, config.seed);
+  const RunFacts facts = EvaluateRun(*settings, folder, config.which, config.episodes, config.seed);
+  if (config.which == Which::kBest && facts.which != "best") {
+    fmt::print(stderr, "{} has kept no best policy: this is the last one\n", folder.path().string());
+  }
   if (flags.json) {
     fmt::print("{}\n", ResultJson(facts));
   } else {
-    fmt::print("{} on {} after {} steps: {:.2f} +- {:.2f} over {} episodes\n", facts.algo, facts.env,
-               facts.steps, facts.eval_return_mean, facts.eval_return_std, facts.eval_episodes);
+    fmt::print("{} on {}, {} policy, after {} steps: {:.2f} +- {:.2f} over {} episodes\n", facts.algo,
+               facts.env, facts.which, facts.steps, facts.eval_return_mean, facts.eval_return_std,
+               facts.eval_episodes);
   }
   return 0;
 }
@@ -50,9 +59,10 @@ int RunEval(const EvalFlags& flags) {
 }  // namespace
 
 Command AddEvalCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Evaluate the newest checkpoint of a run");
+  CLI::App* command = app.add_subcommand("eval", "Evaluate the policy of a run");
   auto flags = std::make_shared<EvalFlags>();
   command->add_option("run", flags->run, "folder of the run")->required();
+  command->add_option("--which", flags->which, "policy of the best evaluation, or last: best or last (best)");
   command->add_option("--episodes", flags->episodes, "how many episodes (100)");
   command->add_option("--seed", flags->seed, "seed of the episodes (the run's own)");
   command->add_flag("--json", flags->json, "print the result as one line of JSON");

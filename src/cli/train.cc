@@ -114,6 +114,11 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
     fmt::print("evaluation: {:.1f} +- {:.1f} over {} episodes on seeds never trained on\n",
                facts.eval_return_mean, facts.eval_return_std, facts.eval_episodes);
   }
+  if (facts.best_steps) {
+    fmt::print("best evaluation: {:.1f} +- {:.1f} after {} steps; its policy is kept too\n",
+               facts.best_return_mean, facts.best_return_std,
+               FormatCount(static_cast<double>(*facts.best_steps)));
+  }
   if (facts.reached_target) {
     fmt::print("target {:g} reached after {} steps, {:.2f} s\n", facts.target.value_or(0),
                FormatCount(static_cast<double>(*facts.steps_to_target)), *facts.time_to_target_s);

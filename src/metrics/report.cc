@@ -107,6 +107,11 @@ std::string FactsTable(const RunFacts& facts) {
       {"Evaluation return", Return(facts.eval_return_mean, facts.eval_return_std)},
       {"Evaluation episodes", std::to_string(facts.eval_episodes)},
   };
+  if (facts.best_steps) {
+    rows.emplace_back("Best evaluation",
+                      fmt::format("{} after {} steps", Return(facts.best_return_mean, facts.best_return_std),
+                                  WithSeparators(static_cast<std::uint64_t>(*facts.best_steps))));
+  }
   if (facts.target) {
     rows.emplace_back(
         "Target", fmt::format("{:g}, {}", *facts.target, facts.reached_target ? "reached" : "not reached"));
@@ -190,6 +195,7 @@ std::string ReportHtml(const RunReport& report) {
   html += "<div class=\"tiles\">\n";
   html += Tile(Return(facts.eval_return_mean),
                fmt::format("mean return of {} evaluation episodes", facts.eval_episodes));
+  if (facts.best_steps) html += Tile(Return(facts.best_return_mean), "in the best evaluation");
   html += Tile(Seconds(facts.wall_s), "wall time");
   html += Tile(FormatCount(static_cast<double>(facts.steps)), "environment steps");
   html += Tile(FormatCount(facts.steps_per_s), "steps per second");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,11 @@ struct RunFacts {
   double eval_return_mean = 0;
   double eval_return_std = 0;
   int eval_episodes = 0;
+  // The best evaluation of the run; the one above is the last.
+  double best_return_mean = std::numeric_limits<double>::quiet_NaN();
+  double best_return_std = std::numeric_limits<double>::quiet_NaN();
+  std::optional<std::int64_t> best_steps = {};
+  std::string which = {};        // of an evaluation afterwards: "best" or "last" policy
   std::optional<double> target;  // return to reach
   bool reached_target = false;
   std::optional<double> time_to_target_s;

@@ -15,23 +15,12 @@ constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".trireme";
 constexpr std::size_t kKept = 2;
 
-// The steps in a checkpoint's file name, or nothing for any other file.
-std::optional<std::int64_t> StepsInName(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  const char* begin = name.data() + kPrefix.size();
-  const char* end = name.data() + name.size() - kSuffix.size();
-  std::int64_t steps = 0;
-  const auto [stop, error] = std::from_chars(begin, end, steps);
-  if (error != std::errc() || stop != end || steps < 0) return std::nullopt;
-  return steps;
-}
-
 // A process killed while it wrote leaves a temporary, which nobody will finish.
 void RemoveTemporaries(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : ListFolder(folder)) {
     std::error_code ignored;
-    if (path.extension() == ".tmp" && StepsInName(path.stem())) std::filesystem::remove(path, ignored);
+    const std::string name = path.filename().string();
+    if (name.ends_with(fmt::format("{}.tmp", kSuffix))) std::filesystem::remove(path, ignored);
   }
 }
 
@@ -74,12 +63,31 @@ StateReader Parse(const std::filesystem::path& file, std::string_view rest) {
 
 }  // namespace
 
-void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, StateWriter&& state) {
-  RemoveTemporaries(folder);
+std::string StateFileName(std::string_view prefix, std::int64_t steps) {
+  return fmt::format("{}{}{}", prefix, steps, kSuffix);
+}
+
+std::optional<std::int64_t> StepsInName(const std::filesystem::path& path, std::string_view prefix) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const char* begin = name.data() + prefix.size();
+  const char* end = name.data() + name.size() - kSuffix.size();
+  std::int64_t steps = 0;
+  const auto [stop, error] = std::from_chars(begin, end, steps);
+  if (error != std::errc() || stop != end || steps < 0) return std::nullopt;
+  return steps;
+}
+
+void WriteStateFile(const std::filesystem::path& file, StateWriter&& state) {
   const std::string body = std::move(state).Encode();
   const std::string header =
       fmt::format("{}version {}\nbytes {}\nsha256 {}\n", kMagic, kVersion, body.size(), Sha256Hex(body));
-  WriteFileAtomically(folder / fmt::format("{}{}{}", kPrefix, steps, kSuffix), {header, body});
+  WriteFileAtomically(file, {header, body});
+}
+
+void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, StateWriter&& state) {
+  RemoveTemporaries(folder);
+  WriteStateFile(folder / StateFileName(kPrefix, steps), std::move(state));
   const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
   for (std::size_t i = kKept; i < all.size(); ++i) {
     std::error_code ignored;
@@ -90,7 +98,7 @@ void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, St
 std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder) {
   std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
   for (const std::filesystem::path& path : ListFolder(folder)) {
-    if (const auto steps = StepsInName(path)) found.emplace_back(*steps, path);
+    if (const auto steps = StepsInName(path, kPrefix)) found.emplace_back(*steps, path);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::filesystem::path> paths;

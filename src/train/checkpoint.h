@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/state.h"
@@ -18,6 +19,12 @@ namespace trireme {
 // Writes a checkpoint of `steps` steps and removes all but the two newest. Throws Error; what was there
 // stays.
 void WriteCheckpoint(const std::filesystem::path& folder, std::int64_t steps, StateWriter&& state);
+
+// One file of this format, on its own. Throws Error; what was there stays.
+void WriteStateFile(const std::filesystem::path& file, StateWriter&& state);
+// "<prefix><steps>.trireme", and the steps in such a name; nothing for any other.
+std::string StateFileName(std::string_view prefix, std::int64_t steps);
+std::optional<std::int64_t> StepsInName(const std::filesystem::path& path, std::string_view prefix);
 
 // All checkpoints of a run, newest first.
 std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder);

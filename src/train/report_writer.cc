@@ -75,6 +75,9 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"eval_return_mean", Number(facts.eval_return_mean)},
                                  {"eval_return_std", Number(facts.eval_return_std)},
                                  {"eval_episodes", facts.eval_episodes},
+                                 {"best_return_mean", Number(facts.best_return_mean)},
+                                 {"best_return_std", Number(facts.best_return_std)},
+                                 {"best_steps", optional(facts.best_steps)},
                                  {"target", optional(facts.target)},
                                  {"reached_target", facts.reached_target},
                                  {"time_to_target_s", optional(facts.time_to_target_s)},
@@ -86,6 +89,7 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"bytes_per_round", PerRound(facts.bytes_sent, facts)},
                                  {"messages_per_round", PerRound(facts.messages_sent, facts)},
                                  {"experience_bytes", facts.experience_bytes}};
+  if (!facts.which.empty()) json["which"] = facts.which;
   double idle_s = 0;
   auto workers = nlohmann::ordered_json::array();
   for (const WorkerFacts& worker : facts.per_worker) {

@@ -4,8 +4,7 @@
 
 namespace trireme {
 
-RunLog::RunLog(const RunFolder& folder, const std::string& config, const RunProgress& progress,
-                     bool json)
+RunLog::RunLog(const RunFolder& folder, const std::string& config, const RunProgress& progress, bool json)
     : jsonl_(folder.metrics(), UINT64_MAX),
       tensorboard_(folder.path(), progress.steps),
       printer_(2, ChooseProgressStyle(2, json)) {

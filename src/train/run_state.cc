@@ -40,6 +40,17 @@ std::string DescribeNetwork(const NetworkSpec& spec) {
   return text;
 }
 
+void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out) {
+  for (const auto& [name, value] : Identity(run, network)) out.PutText("run/" + name, value);
+}
+
+void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const Network& network) {
+  for (const auto& [name, value] : Identity(run, network)) {
+    const std::string& saved = checkpoint.GetText("run/" + name);
+    if (saved != value) Fail("it was made with {} {}, not {}", name, saved, value);
+  }
+}
+
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
   if (run.elastic()) return;
@@ -58,8 +69,9 @@ std::string WorkerPrefix(const RunConfig& run, int rank) {
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
   if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
-  for (const auto& [name, value] : Identity(run, network)) out.PutText("run/" + name, value);
+  SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
+  progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
   if (run.store == "shared") return;
   store.Save(out);
@@ -82,13 +94,12 @@ void FromCheckpoint(const std::string& origin, Load&& load) {
 void LoadProgress(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
                   const Network& network, RunProgress& progress) {
   FromCheckpoint(origin, [&] {
-    for (const auto& [name, value] : Identity(run, network)) {
-      const std::string& saved = checkpoint.GetText("run/" + name);
-      if (saved != value) Fail("it was made with {} {}, not {}", name, saved, value);
-    }
-    progress.Visit([&](const char* name, auto& value) {
+    RequireIdentity(checkpoint, run, network);
+    const auto load = [&](const char* name, auto& value) {
       value = checkpoint.GetValue<std::decay_t<decltype(value)>>(name);
-    });
+    };
+    progress.Visit(load);
+    if (checkpoint.Has("best/steps")) progress.best.Visit(load);  // not so in early runs
     if (checkpoint.GetText(kPerWorker).size() == sizeof(WorkerFacts) * run.total_workers()) {
       progress.per_worker.resize(run.total_workers());
       checkpoint.Get<WorkerFacts>(kPerWorker, progress.per_worker);

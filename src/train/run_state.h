@@ -17,6 +17,21 @@ namespace trireme {
 // even where their number is the same.
 std::string DescribeNetwork(const NetworkSpec& spec);
 
+// The best evaluation so far; of equal ones the latest. Its policy is in a file of its own: best_policy.h.
+struct BestEvaluation {
+  double mean = std::numeric_limits<double>::quiet_NaN();
+  double std = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t steps = -1;  // when it was
+
+  bool exists() const { return steps >= 0; }
+  template <class Visitor>
+  void Visit(Visitor&& visit) {
+    visit("best/mean", mean);
+    visit("best/std", std);
+    visit("best/steps", steps);
+  }
+};
+
 // What happened so far in the whole run, interruptions included. Part of every checkpoint. Every worker holds
 // the same counts; times are rank 0's.
 struct RunProgress {
@@ -27,6 +42,7 @@ struct RunProgress {
   double eval_mean = std::numeric_limits<double>::quiet_NaN();
   double eval_std = std::numeric_limits<double>::quiet_NaN();
   std::int64_t eval_steps = -1;  // when the last evaluation was
+  BestEvaluation best = {};      // of those that this worker took part in, or its checkpoint tells of
   double target = 0;             // what `reached` is about
   bool reached = false;
   double time_to_target_s = 0;
@@ -66,6 +82,10 @@ struct RunProgress {
     visit("progress/metrics_offset", metrics_offset);
   }
 };
+
+// What a run is, in a checkpoint; RequireIdentity throws Error when it is another one, and says in what.
+void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out);
+void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const Network& network);
 
 // The state of one worker: its shards, and with workers that move on their own also its store and what its
 // algorithm holds. In a checkpoint its sections come behind WorkerPrefix().

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "train/best_policy.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
 #include "train/report_writer.h"
@@ -45,6 +46,9 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.eval_return_mean = progress.eval_mean;
   facts.eval_return_std = progress.eval_std;
   facts.eval_episodes = progress.eval_steps < 0 ? 0 : run.eval_episodes;
+  facts.best_return_mean = progress.best.mean;
+  facts.best_return_std = progress.best.std;
+  if (progress.best.exists()) facts.best_steps = progress.best.steps;
   facts.target = run.target;
   facts.reached_target = progress.reached;
   if (progress.reached) {
@@ -151,18 +155,26 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options) {
   RunWorkers(settings, nullptr, options, ShareCheckpoint(std::nullopt, *options.processes));
 }
 
-RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int episodes, std::uint64_t seed) {
+RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
+                     std::uint64_t seed) {
   const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   if (!checkpoint) Fail("{} holds no checkpoint yet: nothing to evaluate", folder.path().string());
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const RunConfig& run = settings.run;
+  const std::string origin = folder.path().string();
+  RunProgress progress;
+  LoadProgress(*checkpoint, origin, run, network, progress);
+  std::optional<StateReader> best;
+  if (which == Which::kBest) best = ReadBestPolicy(folder, run, network, progress);
+
+  std::vector<float> params(network.param_count());
+  if (best) best->Get<float>("params", params);
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
-  const std::vector<float> zeros(network.param_count());
   std::optional<SharedParameters> shared;
-  if (run.store == "shared") shared.emplace(settings.algorithm->optimizer(), run.share_moments, zeros);
+  if (run.store == "shared") shared.emplace(settings.algorithm->optimizer(), run.share_moments, params);
   const auto store = shared ? MakeSharedStore(*shared, 0, nullptr)
-                            : MakeAllReduceStore(comm, settings.algorithm->optimizer(), zeros);
+                            : MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .network = network,
                                                    .store = *store,
@@ -170,17 +182,20 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int e
                                                    .shards = run.shards,
                                                    .first_shard = 0,
                                                    .own_shards = run.shards});
-  RunProgress progress;
-  const std::string origin = folder.path().string();
-  LoadProgress(*checkpoint, origin, run, network, progress);
-  LoadStore(*checkpoint, origin, run, 0, *store);
-  LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
+  if (best) {
+    algorithm->LoadCommon(*best);
+    progress.steps = progress.best.steps;
+  } else {
+    LoadStore(*checkpoint, origin, run, 0, *store);
+    LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
+  }
   const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);
   const Evaluation evaluation = evaluator.Run(*algorithm, comm, 0, settings.run.shards);
   progress.eval_mean = evaluation.mean;
   progress.eval_std = evaluation.std;
   RunFacts facts = MakeFacts(settings, progress, ParamsSha256(store->params()));
   facts.eval_episodes = episodes;
+  facts.which = best ? "best" : "last";
   return facts;
 }
 

@@ -60,7 +60,12 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options);
 // One JSON object on one line: the contract of --json.
 std::string ResultJson(const RunFacts& facts);
 
-// Evaluates the newest checkpoint of a run.
-RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, int episodes, std::uint64_t seed);
+// Which policy of a run: that of its best evaluation, or that of its newest checkpoint.
+enum class Which { kBest, kLast };
+
+// Evaluates it. Of a run that keeps no best policy, because it is older or was never evaluated, the last one;
+// `which` of the facts says so. Throws Error.
+RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
+                     std::uint64_t seed);
 
 }  // namespace trireme

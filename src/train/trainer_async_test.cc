@@ -139,7 +139,7 @@ TEST_P(AsyncTrainer, AccountsForEveryStepAndEveryMessage) {
               2 * pushes * sizeof(float) * network.param_count() + 2 * sizeof(double) * others);
     EXPECT_EQ(facts.experience_bytes, workers * Settings(1)->ExperienceBytes());
 
-    const RunFacts measured = EvaluateRun(*settings, folder, 9, settings->run.seed);
+    const RunFacts measured = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed);
     EXPECT_EQ(measured.eval_return_mean, facts.eval_return_mean);
     EXPECT_EQ(measured.eval_return_std, facts.eval_return_std);
     EXPECT_EQ(measured.params_sha256, facts.params_sha256);
@@ -252,7 +252,8 @@ TEST_P(AsyncTrainer, KeepsTheParametersThatReachedTheTarget) {
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].step(), facts.steps_to_target);
     EXPECT_EQ(rows[0].Get("eval_return_mean"), facts.eval_return_mean);
-    const RunFacts measured = EvaluateRun(*settings, folder, settings->run.eval_episodes, settings->run.seed);
+    const RunFacts measured =
+        EvaluateRun(*settings, folder, Which::kLast, settings->run.eval_episodes, settings->run.seed);
     EXPECT_EQ(measured.eval_return_mean, facts.eval_return_mean);
     EXPECT_EQ(measured.params_sha256, facts.params_sha256);
   }

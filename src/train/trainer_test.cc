@@ -301,14 +301,14 @@ TEST_F(Trainer, DivergenceIsReported) {
 TEST_F(Trainer, EvaluateRunMeasuresTheNewestCheckpoint) {
   const auto settings = Settings(2, {"normalise_obs=true"});
   const RunFolder folder = Folder("run", *settings);
-  EXPECT_THROW(EvaluateRun(*settings, folder, 9, 1), Error);
+  EXPECT_THROW(EvaluateRun(*settings, folder, Which::kLast, 9, 1), Error);
   const RunFacts trained = Go(*settings, folder).facts;
-  const RunFacts same = EvaluateRun(*settings, folder, 9, settings->run.seed);
+  const RunFacts same = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed);
   EXPECT_EQ(same.eval_return_mean, trained.eval_return_mean);
   EXPECT_EQ(same.eval_return_std, trained.eval_return_std);
   EXPECT_EQ(same.params_sha256, trained.params_sha256);
   EXPECT_EQ(same.steps, 2048);
-  const RunFacts more = EvaluateRun(*settings, folder, 40, 99);
+  const RunFacts more = EvaluateRun(*settings, folder, Which::kLast, 40, 99);
   EXPECT_EQ(more.eval_episodes, 40);
   EXPECT_NE(more.eval_return_mean, trained.eval_return_mean);
 }

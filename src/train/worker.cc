@@ -66,6 +66,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   if (checkpoint) {
     LoadProgress(*checkpoint, Origin(), run_, network_, progress_);
     LoadStore(*checkpoint, Origin(), run_, comm_.rank(), store_);
+    if (MayLead()) best_.GoOn(*folder_, progress_);
     if (leader()) group_.steps.store(progress_.steps);
   }
   progress_.AimAt(run_.target);
@@ -386,8 +387,7 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   progress_.eval_steps = progress_.steps;
   row.Set("eval_return_mean", evaluation.mean);
   row.Set("eval_return_std", evaluation.std);
-  if (leader() && !(evaluation.mean <= best_eval_)) {
-    best_eval_ = evaluation.mean;
+  if (MayLead() && best_.Offer(evaluation, store_, *algorithm_, progress_) && leader()) {
     log().printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
                                      FormatCount(static_cast<double>(progress_.steps)), ledger_.wall_s(),
                                      evaluation.mean, evaluation.std));
@@ -427,8 +427,10 @@ void Worker::WriteCheckpointOf(std::vector<std::string> states) {
   }
   ledger_.SumInto(progress_, run_.asynchronous());
   progress_.metrics_offset = log().Flush();
+  best_.Write(*folder_, run_, network_, progress_);
   SaveRunState(run_, network_, progress_, store_, *algorithm_, complete, state);
   WriteCheckpoint(folder_->path(), progress_.steps, std::move(state));
+  best_.RemoveOthers(*folder_, progress_);
   last_checkpoint_s_ = MonotonicSeconds();
 }
 

@@ -13,6 +13,7 @@
 #include "base/system.h"
 #include "metrics/metric_row.h"
 #include "metrics/report.h"
+#include "train/best_policy.h"
 #include "train/boundary.h"
 #include "train/evaluator.h"
 #include "train/ledger.h"
@@ -45,6 +46,7 @@ class Worker {
 
  private:
   bool leader() const { return links_.leads(); }
+  bool MayLead() { return folder_ != nullptr && links_.threads().rank() == 0; }
   bool StopRequested() const {
     return group_.failed.load() || (options_.stop != nullptr && options_.stop->load());
   }
@@ -101,8 +103,8 @@ class Worker {
   bool interrupted_ = false;
   std::optional<Decision> entered_;  // in step: what was decided at the boundary where this worker came in
   std::vector<float> reached_with_;  // asynchronous, leader: the parameters that reached the target
-  double best_eval_ = -std::numeric_limits<double>::infinity();  // of this process, for the reader
-  std::unique_ptr<RunLog> log_;                                  // of who leads, or has led
+  BestPolicy best_;                  // of who may lead
+  std::unique_ptr<RunLog> log_;      // of who leads, or has led
 };
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 // `trireme eval` on runs and on what is not one.
 
+#include <csignal>
+
 #include "run_util.h"
 
 namespace trireme::testing {
@@ -15,7 +17,7 @@ TEST_F(EvalTest, AgreesWithTheRunsOwnFinalEvaluation) {
   }
   const Json run = ResultOf(RunTrireme(args + Args{"--workers", "2"}));
   const auto before = Snapshot(Path("run"));
-  const Json eval = ResultOf(RunTrireme({"eval", Path("run"), "--json"}));
+  const Json eval = ResultOf(RunTrireme({"eval", Path("run"), "--which", "last", "--json"}));
   for (const char* key : {"eval_return_mean", "eval_return_std", "eval_episodes", "params_sha256", "steps"})
     EXPECT_EQ(eval[key], run[key]) << key;
   const Json other = ResultOf(RunTrireme({"eval", Path("run"), "--seed", "99", "--json"}));
@@ -23,6 +25,44 @@ TEST_F(EvalTest, AgreesWithTheRunsOwnFinalEvaluation) {
   const Json few = ResultOf(RunTrireme({"eval", Path("run"), "--episodes", "3", "--json"}));
   EXPECT_EQ(few["eval_episodes"], 3);
   EXPECT_EQ(Snapshot(Path("run")), before);
+}
+
+// A run that learns, and then forgets again.
+TEST_F(EvalTest, TakesTheBestPolicyUnlessToldOtherwise) {
+  int forgotten = 0;
+  for (const std::string seed : {"1", "2", "3", "4"}) {
+    const Json run =
+        FinishedRun(seed, {"--seed", seed, "--set", "learning_rate=0.05", "--set", "normalise_obs=true"});
+    const auto eval = [&](const Args& which) {
+      return ResultOf(RunTrireme(Args{"eval", Path(seed), "--episodes", "8", "--json"} + which));
+    };
+    const Json best = eval({}), last = eval({"--which", "last"});
+    EXPECT_EQ(best, eval({"--which", "best"}));
+    EXPECT_EQ(best["which"], "best");
+    EXPECT_EQ(best["steps"], run["best_steps"]);
+    EXPECT_EQ(best["eval_return_mean"], run["best_return_mean"]);
+    EXPECT_EQ(best["eval_return_std"], run["best_return_std"]);
+    EXPECT_EQ(last["which"], "last");
+    EXPECT_EQ(last["steps"], run["steps"]);
+    EXPECT_EQ(last["eval_return_mean"], run["eval_return_mean"]);
+    forgotten += best["eval_return_mean"] > last["eval_return_mean"] ? 1 : 0;
+    const std::string html = ReadText(Path(seed + "/report.html"));
+    EXPECT_NE(html.find("Best evaluation"), std::string::npos);
+  }
+  EXPECT_GT(forgotten, 0) << "this test compares nothing";
+  ExpectRefused(RunTrireme({"eval", Path("1"), "--which", "first"}), {"--which", "best, last"});
+}
+
+TEST_F(EvalTest, SaysWhenThereIsNoBestPolicy) {
+  // Stopped before the first evaluation.
+  Process process(kBinary, Set(SmallRun("run"), {"eval_every=0", "steps=1000000000"}));
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 1; }));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait().code, 130);
+  const Outcome outcome = RunTrireme({"eval", Path("run"), "--episodes", "5"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("kept no best policy: this is the last one"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("last policy"), std::string::npos) << outcome.out;
 }
 
 TEST_F(EvalTest, SaysItInWordsWithoutJson) {

@@ -28,9 +28,13 @@ class ResumeTest : public CliTest {
   // Everything about two runs that does not depend on the clock.
   void ExpectSameRun(const Json& result, const std::string& name, const Json& expected,
                      const std::string& expected_name) const {
-    for (const char* key :
-         {"steps", "eval_return_mean", "eval_return_std", "reached_target", "params_sha256"})
+    for (const char* key : {"steps", "eval_return_mean", "eval_return_std", "reached_target", "params_sha256",
+                            "best_return_mean", "best_return_std", "best_steps"})
       EXPECT_EQ(result[key], expected[key]) << key;
+    const std::string best = "/best-" + expected["best_steps"].dump() + ".trireme";
+    if (result["store"] == expected["store"]) {  // which the file names
+      EXPECT_EQ(ReadText(Path(name) + best), ReadText(Path(expected_name) + best));
+    }
     EXPECT_EQ(TimelessRows(Path(name)), TimelessRows(Path(expected_name)));
   }
 };

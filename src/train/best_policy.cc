@@ -1,0 +1,88 @@
+#include "train/best_policy.h"
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "train/checkpoint.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "best-";
+
+fs::path PathOf(const RunFolder& folder, std::int64_t steps) {
+  return folder.path() / StateFileName(kPrefix, steps);
+}
+
+}  // namespace
+
+bool BestPolicy::Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
+                       RunProgress& progress) {
+  BestEvaluation& best = progress.best;
+  if (std::isnan(evaluation.mean) || (best.exists() && evaluation.mean < best.mean)) return false;
+  const bool better = !best.exists() || evaluation.mean > best.mean;
+  best = {.mean = evaluation.mean, .std = evaluation.std, .steps = progress.steps};
+  StateWriter policy;
+  policy.Put<float>("params", store.params());
+  algorithm.SaveCommon(policy);
+  policy_ = std::move(policy).Encode();
+  return better;
+}
+
+void BestPolicy::GoOn(const RunFolder& folder, RunProgress& progress) {
+  if (!progress.best.exists()) return;
+  last_kept_ = progress.best.steps;
+  const fs::path file = PathOf(folder, progress.best.steps);
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    progress.best = {};
+    return;
+  }
+  try {
+    ReadCheckpoint(file);
+  } catch (const Error& damaged) {
+    Fail("{}. To go on without it, remove it and resume again", damaged.what());
+  }
+}
+
+void BestPolicy::Write(const RunFolder& folder, const RunConfig& run, const Network& network,
+                       const RunProgress& progress) {
+  if (policy_.empty()) return;
+  StateWriter file;
+  SaveIdentity(run, network, file);
+  BestEvaluation best = progress.best;
+  best.Visit([&](const char* name, auto& value) { file.PutValue(name, value); });
+  file.Merge(policy_);
+  WriteStateFile(PathOf(folder, best.steps), std::move(file));
+  policy_.clear();
+  policy_.shrink_to_fit();
+}
+
+void BestPolicy::RemoveOthers(const RunFolder& folder, const RunProgress& progress) {
+  const std::int64_t last = std::exchange(last_kept_, progress.best.steps);
+  for (const fs::path& path : ListFolder(folder.path())) {
+    const auto steps = StepsInName(path, kPrefix);
+    std::error_code ignored;
+    if (steps && *steps != last && *steps != last_kept_) fs::remove(path, ignored);
+  }
+}
+
+std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const RunConfig& run,
+                                          const Network& network, const RunProgress& progress) {
+  if (!progress.best.exists()) return std::nullopt;
+  const fs::path path = PathOf(folder, progress.best.steps);
+  try {
+    StateReader file = ReadCheckpoint(path);
+    RequireIdentity(file, run, network);
+    return file;
+  } catch (const Error& error) {
+    Fail("the best policy cannot be used: {}. The last one can: --which last", error.what());
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// The policy of a run's best evaluation, kept beside its checkpoints in best-<steps>.trireme: parameters and
+// what the algorithm's workers hold alike, but no experience, and the evaluation itself. Of evaluations that
+// are equally good the latest counts.
+//
+// A worker that may come to lead keeps that policy in memory. It goes to disk just before the next
+// checkpoint, which names it by its steps. So the policy that a checkpoint names is there, whatever happens
+// between evaluation and checkpoint: a run that goes on from an earlier checkpoint has that one's best policy
+// and forgets evaluations that it has not made yet. The files that the two kept checkpoints name are kept.
+//
+// Thread safety: none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "algo/algorithm.h"
+#include "base/state.h"
+#include "nn/network.h"
+#include "store/parameter_store.h"
+#include "train/evaluator.h"
+#include "train/run_config.h"
+#include "train/run_folder.h"
+#include "train/run_state.h"
+
+namespace trireme {
+
+class BestPolicy {
+ public:
+  // The policy of `store` and `algorithm` was evaluated after `progress.steps`. Keeps it, and notes that in
+  // `progress`, if none was better. Returns whether all before were worse.
+  bool Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
+             RunProgress& progress);
+
+  // The run in `folder` goes on from `progress`, as its checkpoint has it: a best policy that is not there
+  // any more is taken out of it. Throws Error when the file is damaged.
+  void GoOn(const RunFolder& folder, RunProgress& progress);
+
+  // Before and after a checkpoint of `progress` is written. Throw Error.
+  void Write(const RunFolder& folder, const RunConfig& run, const Network& network,
+             const RunProgress& progress);
+  void RemoveOthers(const RunFolder& folder, const RunProgress& progress);
+
+ private:
+  std::string policy_;           // encoded; empty: none, or on disk
+  std::int64_t last_kept_ = -1;  // steps of what the last checkpoint names
+};
+
+// What Write() has written for the best evaluation that `progress` tells of; nothing when it tells of none.
+// Throws Error when the file is missing, damaged or of another run.
+std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const RunConfig& run,
+                                          const Network& network, const RunProgress& progress);
+
+}  // namespace trireme
