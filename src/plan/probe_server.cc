@@ -1,5 +1,3 @@
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -24,16 +22,6 @@ constexpr int kWarmUp = 50;  // trips that do not count
 constexpr int kFewest = 100, kMost = 5000;
 constexpr std::size_t kRoom = 64 * 1024;  // floats that a worker works with
 constexpr double kUsualTrip = 200e-6;     // seconds, to choose how many
-
-// Processor time of processes that this one has started and that have ended.
-double ChildrenSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 // The mean, because rates are made of means, without the slowest fiftieth, which others have disturbed.
 double Usual(std::vector<double> seconds) {
@@ -124,10 +112,10 @@ class TripWorker {
 };
 
 // All but the first wait for their turn to join, so that they have different ranks; then they go on together.
-Costs RunWith(const Experiment& experiment, const std::string& address) {
+Costs RunWith(const Experiment& experiment, const LocalServers& servers) {
   std::vector<std::unique_ptr<TripWorker>> workers;
   for (int i = 0; i < experiment.workers; ++i) {
-    workers.push_back(std::make_unique<TripWorker>(experiment, address, i));
+    workers.push_back(std::make_unique<TripWorker>(experiment, servers.addresses()[0], i));
     workers.back()->session().Join();
   }
   const auto together = [&](int trips, std::vector<double>* walls, std::vector<double>* rounds) {
@@ -154,38 +142,23 @@ Costs RunWith(const Experiment& experiment, const std::string& address) {
   };
   together(kWarmUp, nullptr, nullptr);
   std::vector<double> walls, rounds;
-  const double cpu_s = CpuSeconds(), thinking_s = thought_s();
+  const double cpu_s = CpuSeconds(), thinking_s = thought_s(), server_s = servers.ProcessorSeconds();
   together(experiment.trips, &walls, &rounds);
   const double spent_s = CpuSeconds() - cpu_s - (thought_s() - thinking_s);
+  const int trips = experiment.trips * experiment.workers;
   return {.wall_s = Usual(std::move(walls)),
           .round_s = Usual(std::move(rounds)),
-          .worker_s = std::max(0.0, spent_s) / (experiment.trips * experiment.workers)};
+          .worker_s = std::max(0.0, spent_s) / trips,
+          .server_s = (servers.ProcessorSeconds() - server_s) / trips};
 }
 
-// A server of its own, whose processor time is known when it has ended.
-Costs RunWithServer(const Experiment& experiment, double& server_s) {
-  const double before_s = ChildrenSeconds();
-  Costs costs;
-  {
-    const ScratchFolder folder;
-    const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
-    costs = RunWith(experiment, servers.addresses()[0]);
-  }
-  server_s = ChildrenSeconds() - before_s;
-  return costs;
-}
-
-// What a server spends on starting and ending, it spends in a short experiment too.
+// With a server of its own.
 Costs Measure(Experiment experiment, double seconds) {
   const double each_s = experiment.question.think_s + kUsualTrip;
-  const int trips = static_cast<int>(std::clamp<double>(seconds / each_s, kFewest, kMost));
-  double short_s = 0, long_s = 0;
-  experiment.trips = 1;
-  RunWithServer(experiment, short_s);
-  experiment.trips = 1 + trips;
-  Costs costs = RunWithServer(experiment, long_s);
-  costs.server_s = std::max(0.0, long_s - short_s) / (trips * experiment.workers);
-  return costs;
+  experiment.trips = static_cast<int>(std::clamp<double>(seconds / each_s, kFewest, kMost));
+  const ScratchFolder folder;
+  const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
+  return RunWith(experiment, servers);
 }
 
 double MeasurePoll() {

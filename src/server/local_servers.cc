@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <thread>
 
@@ -27,7 +28,7 @@ constexpr auto kShortestPause = std::chrono::milliseconds(50),
 struct Child {
   std::vector<std::string> arguments;
   pid_t pid = -1;
-  Deadline restart = {};  // not before this
+  Deadline restart = Clock::now();  // not before this; it runs since then
   Clock::duration pause = kShortestPause;
 };
 
@@ -102,13 +103,24 @@ class LocalServers::Keeper {
 
   const std::vector<std::string>& addresses() const { return addresses_; }
 
+  double ProcessorSeconds() {
+    const std::lock_guard lock(mutex_);
+    double seconds = 0;
+    for (const Child& child : children_) {
+      clockid_t clock;
+      timespec time;
+      if (child.pid <= 0 || clock_getcpuclockid(child.pid, &clock) != 0) continue;
+      if (clock_gettime(clock, &time) != 0) continue;
+      seconds += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    }
+    return seconds;
+  }
+
  private:
   void Watch() {
     for (;;) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (ended_) return;
-      }
+      std::unique_lock lock(mutex_);
+      if (ended_) return;
       for (std::size_t i = 0; i < children_.size(); ++i) {
         Child& child = children_[i];
         if (child.pid > 0 && waitpid(child.pid, nullptr, WNOHANG) == child.pid) {
@@ -125,6 +137,7 @@ class LocalServers::Keeper {
         say_(problem.empty() ? fmt::format("server {} had died and was started again", i)
                              : fmt::format("server {} has died and cannot be started again: {}", i, problem));
       }
+      lock.unlock();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -145,10 +158,10 @@ class LocalServers::Keeper {
 
   ScratchFolder sockets_;  // with a short path: that of a socket must not exceed 107 bytes
   std::function<void(const std::string&)> say_;
-  std::vector<Child> children_;  // the thread's, while it runs
   std::vector<std::string> addresses_;
-  std::mutex mutex_;
-  bool ended_ = false;  // guarded by mutex_
+  std::mutex mutex_;  // guards, while the thread runs:
+  std::vector<Child> children_;
+  bool ended_ = false;
   std::thread thread_;
 };
 
@@ -159,5 +172,6 @@ LocalServers::LocalServers(int count, const std::filesystem::path& folder, bool 
 LocalServers::~LocalServers() = default;
 
 const std::vector<std::string>& LocalServers::addresses() const { return keeper_->addresses(); }
+double LocalServers::ProcessorSeconds() const { return keeper_->ProcessorSeconds(); }
 
 }  // namespace trireme

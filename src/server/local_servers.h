@@ -20,6 +20,8 @@ class LocalServers {
   ~LocalServers();
 
   const std::vector<std::string>& addresses() const;
+  // Processor time of all of them since they were started, last.
+  double ProcessorSeconds() const;
 
  private:
   class Keeper;

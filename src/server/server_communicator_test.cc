@@ -62,7 +62,7 @@ TEST(ServerCommunicator, LostMessagesAndRestartsChangeNothing) {
 // The lowest rank that is there stands for rank 0.
 TEST(ServerCommunicator, AnotherLeadsWhenTheLeaderDies) {
   RunTerms terms = TestTerms(Pace::kSync, 3);
-  terms.lease_s = 0.5;
+  terms.lease_s = 2;
   TestCluster cluster(terms);
   std::atomic<int> joined = 0;
   OnThreads(3, [&](int i) {

@@ -62,7 +62,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
         ReadFloats(*message, params);
         greeting_.rank = static_cast<std::int64_t>(header.worker);
         pause_s_ = 0;
-        tell_next_ = {};
+        tell_next_.reset();
         return {header, ReadText(*message, header)};
       }
     }
@@ -160,7 +160,7 @@ void ServerLink::Count(std::size_t bytes) {
 
 void ServerLink::Answered(const Header& answer) {
   Count(MessageWriter::Size(answer));
-  tell_next_ = {};
+  tell_next_.reset();
   if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
   Forget();
 }
@@ -192,17 +192,17 @@ void ServerLink::Watch(const char* what) {
     Lose(what, fmt::format("waited {} s for", place_.patience_s));
   }
   if (place_.stopped && place_.stopped()) {
-    if (told_to_stop_ == Deadline()) told_to_stop_ = now;
+    if (!told_to_stop_) told_to_stop_ = now;
     const bool newcomer = !greeting_.continues;  // has nothing to end well
-    if (newcomer || now - told_to_stop_ >= kGrace + 2 * longest_wait_)
+    if (newcomer || now - *told_to_stop_ >= kGrace + 2 * longest_wait_)
       Lose(what, "was stopped while waiting for");
   }
-  if (place_.say == nullptr || now < tell_next_) return;
-  if (tell_next_ != Deadline()) {
+  if (place_.say == nullptr || (tell_next_ && now < *tell_next_)) return;
+  if (tell_next_) {
     place_.say(fmt::format("waiting for server {} {}: {}", place_.address, what,
                            said_.empty() ? "it says nothing" : said_));
   }
-  tell_next_ = now + (tell_next_ == Deadline() ? kFirstWord : kNextWord);
+  tell_next_ = now + (tell_next_ ? kNextWord : kFirstWord);
 }
 
 }  // namespace trireme

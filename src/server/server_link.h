@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,11 +99,11 @@ class ServerLink {
   std::uint64_t awaited_ = 0;   // of the one whose answer is awaited
   std::uint64_t hellos_ = 0;
   Deadline heard_;
-  double pause_s_ = 0;                 // before the next attempt to connect
-  bool lost_ = false;                  // for good
-  Deadline tell_next_, told_to_stop_;  // of the wait that goes on
-  Clock::duration longest_wait_{};     // that ended with an answer
-  std::string said_;                   // why the last stream was closed, or for whom the server waits
+  double pause_s_ = 0;                                // before the next attempt to connect
+  bool lost_ = false;                                 // for good
+  std::optional<Deadline> tell_next_, told_to_stop_;  // of the wait that goes on
+  Clock::duration longest_wait_{};                    // that ended with an answer
+  std::string said_;  // why the last stream was closed, or for whom the server waits
   ProcessLink link_;
 };
 

@@ -142,7 +142,7 @@ TEST(SyncServerStore, StatisticsMayBeAnything) {
 TEST(SyncServerStore, GradientsThatOverflowAreRefusedToAll) {
   for (const int servers : {1, 2}) {
     RunTerms terms = TestTerms(Pace::kSync, 2, servers);
-    terms.lease_s = 0.5;
+    terms.lease_s = 2;
     TestCluster cluster(terms);
     OnThreads(2, [&](int i) {
       TestWorker worker(cluster, i + 1);

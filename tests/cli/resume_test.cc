@@ -25,6 +25,24 @@ class ResumeTest : public CliTest {
                        "--set",     "normalise_rewards=true",
                        "--set",     "checkpoint_every_s=" + checkpoint_every_s};
   }
+  // Runs `args` until `condition` holds, and sends a signal. The run is slowed
+  // down, so that this comes long before its end.
+  Outcome Cut(const Args& args, int signal, const std::function<bool()>& condition) const {
+    Process process(kBinary, args + Args{"--straggler", "worker=0,factor=20"});
+    EXPECT_TRUE(process.RunsUntil(condition));
+    process.Signal(signal);
+    return process.Wait();
+  }
+  // Kills it after some time. False: it had ended well before.
+  bool KilledAfter(double seconds, const Args& args) const {
+    Process process(kBinary, args);
+    process.EndsWithin(seconds);
+    process.Signal(SIGKILL);
+    const Outcome outcome = process.Wait();
+    if (outcome.signal == SIGKILL) return true;
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return false;
+  }
   // Everything about two runs that does not depend on the clock.
   void ExpectSameRun(const Json& result, const std::string& name, const Json& expected,
                      const std::string& expected_name) const {
@@ -41,12 +59,8 @@ class ResumeTest : public CliTest {
 
 TEST_F(ResumeTest, KilledBeforeTheFirstCheckpoint) {
   const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
-  {
-    Process process(kBinary, LongRun("cut", "1000"));
-    ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
-    process.Signal(SIGKILL);
-    ASSERT_EQ(process.Wait().signal, SIGKILL);
-  }
+  const Outcome killed = Cut(LongRun("cut", "1000"), SIGKILL, [&] { return MetricLines("cut") >= 3; });
+  ASSERT_EQ(killed.signal, SIGKILL);
   ASSERT_TRUE(Checkpoints(Path("cut")).empty());
   ExpectSameRun(Resume("cut"), "cut", whole, "whole");
 }
@@ -55,45 +69,24 @@ TEST_F(ResumeTest, KilledAgainAndAgainAtAnyMoment) {
   const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
   std::uint32_t random = 12345;
   int killed = 0;
-  bool started = false;
   for (int attempt = 0; attempt < 25; ++attempt) {
     random = random * 1664525 + 1013904223;
     const double delay_s = 0.001 + 0.06 * (random >> 8) / (1 << 24);
     // What was killed before it recorded its settings is not a run yet, and is started again.
-    started = started || fs::exists(Path("cut") + "/config.toml");
-    Process process(kBinary, started ? Args{"train", "--resume", Path("cut"), "--json"} : LongRun("cut"));
-    if (process.EndsWithin(delay_s)) {
-      EXPECT_EQ(process.Wait().code, 0);
-    } else {
-      process.Signal(SIGKILL);
-      const Outcome outcome = process.Wait();  // it may have ended just now
-      if (outcome.signal != 0) {
-        EXPECT_EQ(outcome.signal, SIGKILL);
-        ++killed;
-      } else {
-        EXPECT_EQ(outcome.code, 0);
-      }
-    }
+    const bool started = fs::exists(Path("cut") + "/config.toml");
+    killed +=
+        KilledAfter(delay_s, started ? Args{"train", "--resume", Path("cut"), "--json"} : LongRun("cut"));
   }
   EXPECT_GT(killed, 0);
-  if (!started) ResultOf(RunTrireme(LongRun("cut")));
+  if (!fs::exists(Path("cut") + "/config.toml")) ResultOf(RunTrireme(LongRun("cut")));
   ExpectSameRun(Resume("cut"), "cut", whole, "whole");
 }
 
 TEST_F(ResumeTest, KilledInTheMiddleAndContinuedByOtherNumbersOfWorkers) {
   const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
-  {
-    Process process(kBinary, LongRun("cut", "0.01"));
-    ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 10; }));
-    process.Signal(SIGKILL);
-    process.Wait();
-  }
-  {
-    Process process(kBinary, {"train", "--resume", Path("cut"), "--workers", "4", "--json"});
-    ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 25; }));
-    process.Signal(SIGKILL);
-    process.Wait();
-  }
+  Cut(LongRun("cut", "0.01"), SIGKILL, [&] { return MetricLines("cut") >= 10; });
+  Cut({"train", "--resume", Path("cut"), "--workers", "4", "--json"}, SIGKILL,
+      [&] { return MetricLines("cut") >= 25; });
   ExpectSameRun(Resume("cut", {"--workers", "2"}), "cut", whole, "whole");
 }
 
@@ -101,10 +94,7 @@ class InterruptTest : public ResumeTest, public ::testing::WithParamInterface<in
 
 TEST_P(InterruptTest, SignalWritesACheckpointAndSaysHowToContinue) {
   const Json whole = ResultOf(RunTrireme(LongRun("whole", "1000")));
-  Process process(kBinary, LongRun("cut", "1000"));
-  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
-  process.Signal(GetParam());
-  const Outcome outcome = process.Wait();
+  const Outcome outcome = Cut(LongRun("cut", "1000"), GetParam(), [&] { return MetricLines("cut") >= 3; });
   EXPECT_NE(outcome.err.find("trireme train --resume " + Path("cut")), std::string::npos) << outcome.err;
   const Json partial = ResultOf(outcome, 128 + GetParam());
   EXPECT_LT(partial["steps"], whole["steps"]);
@@ -206,14 +196,6 @@ class AlgoResumeTest : public ResumeTest, public ::testing::WithParamInterface<c
   Args LongRunOf(const std::string& name, const std::vector<std::string>& assignments = {}) const {
     return Set(Set(SmallRunOf(GetParam(), name), {"steps=30720", "eval_every=4096"}), assignments);
   }
-  // Runs `args`, which train into Path(name), until `condition` holds, and sends a signal. The run is slowed
-  // down, so that this comes long before its end.
-  Outcome Cut(const Args& args, int signal, const std::function<bool()>& condition) const {
-    Process process(kBinary, args + Args{"--straggler", "worker=0,factor=20"});
-    EXPECT_TRUE(process.RunsUntil(condition));
-    process.Signal(signal);
-    return process.Wait();
-  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Algos, AlgoResumeTest, ::testing::Values("a2c", "dqn"),
@@ -237,15 +219,8 @@ TEST_P(AlgoResumeTest, InStepNeitherWorkersNorDeathsChangeAnything) {
     const double delay_s = 0.005 + 0.06 * (random >> 8) / (1 << 24);
     const Args start =
         fs::exists(Path("cut/config.toml")) ? Args{"train", "--resume", Path("cut"), "--json"} : often;
-    Process process(kBinary, start + Args{"--workers", numbers[attempt % numbers.size()], "--straggler",
-                                          "worker=0,factor=3"});
-    if (process.EndsWithin(delay_s)) {
-      EXPECT_EQ(process.Wait().code, 0);
-    } else {
-      process.Signal(SIGKILL);
-      EXPECT_EQ(process.Wait().signal, SIGKILL);
-      ++killed;
-    }
+    killed += KilledAfter(delay_s, start + Args{"--workers", numbers[attempt % numbers.size()], "--straggler",
+                                                "worker=0,factor=3"});
   }
   EXPECT_GT(killed, 0);
   if (!fs::exists(Path("cut/config.toml"))) ResultOf(RunTrireme(often));

@@ -136,7 +136,7 @@ TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
       Process process(mpirun_, Launch(2, args));
       ASSERT_TRUE(process.RunsUntil([&] { return MetricLines(cut) >= 1; }));
       process.Signal(signal);
-      ASSERT_TRUE(process.EndsWithin(30));
+      ASSERT_TRUE(process.EndsWithin(60));
       if (signal == SIGUSR1) {  // after SIGINT mpirun has a code of its own
         EXPECT_LT(ResultOf(process.Wait(), 128 + SIGUSR1)["steps"], whole["steps"]);
       }
@@ -157,7 +157,7 @@ TEST_P(UnderMpi, AKilledProcessEndsTheJobAndTheRunGoesOnLater) {
   const std::vector<pid_t> ranks = Ranks(process.pid());
   ASSERT_EQ(ranks.size(), 2u);
   kill(ranks[1], SIGKILL);
-  ASSERT_TRUE(process.EndsWithin(15));
+  ASSERT_TRUE(process.EndsWithin(60));
   EXPECT_NE(process.Wait().code, 0);
   ASSERT_FALSE(Checkpoints(Path("run")).empty());
   const std::string steps = std::to_string(512 * (MetricLines("run") + 5));
@@ -172,7 +172,7 @@ TEST_P(UnderMpi, AProcessThatStandsStillIsNamed) {
   const std::vector<pid_t> ranks = Ranks(process.pid());
   ASSERT_EQ(ranks.size(), 2u);
   kill(ranks[1], SIGSTOP);
-  ASSERT_TRUE(process.EndsWithin(20));
+  ASSERT_TRUE(process.EndsWithin(60));
   const Outcome outcome = process.Wait();
   EXPECT_NE(outcome.code, 0);
   // Which of the two is rank 1 is mpirun's business.
@@ -183,7 +183,7 @@ TEST_P(UnderMpi, OtherSettingsAreRefused) {
   const Args two =
       Launch(1, SmallRun("run")) + Args{":", "-n", "1", kBinary} + SmallRun("run") + Args{"--seed", "77"};
   Process process(mpirun_, two);
-  const Outcome outcome = process.Wait(30);
+  const Outcome outcome = process.Wait();
   EXPECT_NE(outcome.code, 0);
   const std::vector<std::string> lines = OwnLines(outcome.err);
   ASSERT_EQ(lines.size(), 1u) << outcome.err;
@@ -214,7 +214,7 @@ TEST_P(UnderMpi, TheMistakeOfOneProcessEndsAll) {
   const Args two = Launch(1, SmallRun("run")) + Args{":", "-n", "1", kBinary} + SmallRun("run") +
                    Args{"--set", "horizon=0"};
   Process process(mpirun_, two);
-  const Outcome outcome = process.Wait(30);
+  const Outcome outcome = process.Wait();
   EXPECT_NE(outcome.code, 0);
   const std::vector<std::string> lines = OwnLines(outcome.err);
   ASSERT_EQ(lines.size(), 1u) << outcome.err;
