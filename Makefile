@@ -1,8 +1,8 @@
-# `make demo` and `make test` work on a fresh Debian 12 machine: they install what they need (root or sudo).
+# Every target works on a fresh Debian 12 machine: it installs what it needs (root or sudo).
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo test fast build chaos bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo all test fast build chaos bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -12,6 +12,12 @@ demo:
 	@echo; echo "== build/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)"
 	@$(BUILD)/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)
 	@echo "picture: $(DEMO)/learning_curve.svg"
+
+# The whole program: parameter servers, MPI and the examples too.
+all:
+	scripts/setup all
+	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
+	cmake --build $(BUILD) --target trireme least_squares
 
 build:
 	scripts/setup test
@@ -45,6 +51,7 @@ bench-peers:
 
 # Ten seeds of every preset, to the target and to the end.
 bench-presets: demo
+	scripts/setup presets
 	python3 bench/presets.py $(BUILD)/trireme
 	python3 bench/presets.py $(BUILD)/trireme --full
 

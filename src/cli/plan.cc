@@ -115,6 +115,9 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const RunnableW
   return settings;
 }
 
+constexpr const char* kNoTrips =
+    "server-sync, async and ssp are left out, because trips to servers were not measured";
+
 // Whatever else fails ends the command; without servers there is still much to say.
 void Measure(const RunSettings& settings, double seconds, ConstantTable& table,
              std::vector<std::string>& notes) {
@@ -122,7 +125,7 @@ void Measure(const RunSettings& settings, double seconds, ConstantTable& table,
   try {
     CalibrateTrips(settings, seconds / 6, table);
   } catch (const Error& error) {
-    notes.push_back(fmt::format("trips to servers were not measured and count as free: {}", error.what()));
+    notes.push_back(fmt::format("{}: {}", kNoTrips, error.what()));
   }
 }
 
@@ -130,6 +133,7 @@ void ReadConstants(const PlanFlags& flags, double seconds, const RunSettings& se
                    std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     table.ReadFrom(flags.constants, settings.run.env, settings.run.algo);
+    if (!table.values.knows_trips()) notes.push_back(fmt::format("{} for {}", kNoTrips, flags.constants));
   } else {
     if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", seconds);
     Measure(settings, seconds, table, notes);

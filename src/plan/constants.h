@@ -58,6 +58,8 @@ struct PlanConstants {
 
   void Fields(ConfigFields& field);
 
+  // Trips that cost nothing were never measured: what goes through servers is not known then.
+  bool knows_trips() const { return trip_worker.Seconds(floats) > 0 && trip_server.Seconds(floats) > 0; }
   double gradient_bytes() const { return sizeof(float) * static_cast<double>(floats); }
   // Mean time to compute 1/k of a round, on a processor that others leave alone.
   double RoundSeconds(double k) const { return round_fixed_s + round_split_s / k; }

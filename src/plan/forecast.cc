@@ -30,6 +30,7 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
   forecast.one_worker_steps_per_s =
       Simulate(constants, {.cores = question.cores, .seed = question.seed}).steps_per_s;
   for (const Way way : kForecastWays) {
+    if (ThroughServers(way) && !constants.knows_trips()) continue;
     for (int workers = 1; workers <= question.workers_up_to; workers *= 2) {
       // Threads of one process cannot be on two hosts.
       if (way == Way::kShared && question.hosts != 1 && workers > question.cores) break;
@@ -60,7 +61,7 @@ LinePlot ForecastPlot(const Forecast& forecast) {
     for (const ForecastRow& row : forecast.rows) {
       if (row.way == way) add(series, row.workers, row.speedup);
     }
-    plot.series.push_back(std::move(series));
+    if (!series.x.empty()) plot.series.push_back(std::move(series));
   }
   for (const Way way : kForecastWays) {
     PlotSeries series{.name = WayName(way) + ", measured", .x = {}, .y = {}, .markers = true};

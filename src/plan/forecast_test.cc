@@ -22,6 +22,7 @@ class ForecastTest : public ::testing::Test {
     c.steps_per_round = 128;
     c.round_split_s = 0.001;
     c.network = {.latency_s = 5e-5, .bytes_per_s = 1e9};
+    c.trip_worker = c.trip_server = {.fixed_s = 1e-9, .s_per_float = 0};
     table_.SetOrigin("", "measured");
     table_.SetOrigin("network_", "--latency");
   }
@@ -115,6 +116,23 @@ TEST_F(ForecastTest, JsonHoldsConstantsRowsAndChecks) {
   EXPECT_TRUE(json["rows"].back()["staleness"]["histogram"].is_array());
   EXPECT_TRUE(json["validation"].empty());
   EXPECT_EQ(json["notes"][0], "a note");
+}
+
+TEST_F(ForecastTest, WaysThroughServersAreLeftOutWhenNobodyKnowsWhatATripCosts) {
+  for (TripCost* const end : {&table_.values.trip_worker, &table_.values.trip_server}) {
+    const TripCost before = *end;
+    *end = {};
+    const Forecast forecast = MakeForecast(table_.values, {.workers_up_to = 4, .hosts = 1});
+    for (const ForecastRow& row : forecast.rows) EXPECT_FALSE(ThroughServers(row.way)) << WayName(row.way);
+    EXPECT_EQ(Row(forecast, Way::kAllReduce, 4).workers, 4);
+    EXPECT_EQ(Row(forecast, Way::kShared, 4).workers, 4);
+    const std::string text = ForecastTable(forecast, table_), svg = ForecastPlot(forecast).ToSvg();
+    for (const char* way : {"server-sync", "async", "ssp"}) {
+      EXPECT_FALSE(Contains(text, std::string("\n") + way + ":")) << text;
+      EXPECT_FALSE(Contains(svg, std::string(way) + ", simulated"));
+    }
+    *end = before;
+  }
 }
 
 TEST_F(ForecastTest, WhereServersRunIsAPartOfTheQuestion) {

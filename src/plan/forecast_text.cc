@@ -154,7 +154,10 @@ std::string ForecastTable(const Forecast& forecast, const ConstantTable& constan
   text += SlownessText(question.slow);
   text += fmt::format("speed-up is relative to one worker with its own parameters: {} steps/s\n",
                       FormatCount(forecast.one_worker_steps_per_s));
-  for (const EnumName<Way>& way : kWayNames) text += fmt::format("\n{}", WayTable(forecast, way.value));
+  for (const EnumName<Way>& way : kWayNames) {
+    const auto is_of = [&](const ForecastRow& row) { return row.way == way.value; };
+    if (std::ranges::any_of(forecast.rows, is_of)) text += fmt::format("\n{}", WayTable(forecast, way.value));
+  }
   bool shards = false, processors = false;
   for (const ForecastRow& row : forecast.rows) {
     shards = shards || row.beyond_shards;

@@ -39,6 +39,7 @@ inline constexpr EnumName<Way> kWayNames[] = {
 };
 std::string WayName(Way way);
 inline bool InStep(Way way) { return way == Way::kAllReduce || way == Way::kServerSync; }
+inline bool ThroughServers(Way way) { return way != Way::kAllReduce && way != Way::kShared; }
 
 // What makes workers slow.
 struct Slowness {

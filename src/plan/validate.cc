@@ -58,8 +58,6 @@ struct Case {
   }
 };
 
-bool ThroughServers(Way way) { return way != Way::kAllReduce && way != Way::kShared; }
-
 std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& make_settings,
                             Forecast& forecast) {
   std::vector<Case> cases;
@@ -70,6 +68,7 @@ std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& 
   here.servers = 1;
   here.servers_on_workers = true;
   for (const RunnableWay& runnable : kRunnableWays) {
+    if (ThroughServers(runnable.way) && !constants.knows_trips()) continue;
     for (int workers = 1; workers <= here.cores; workers *= 2) {
       try {
         Case next;

@@ -166,8 +166,10 @@ class LocalServers::Keeper {
 };
 
 LocalServers::LocalServers(int count, const std::filesystem::path& folder, bool audit,
-                           std::function<void(const std::string&)> say)
-    : keeper_(std::make_unique<Keeper>(count, folder, audit, std::move(say))) {}
+                           std::function<void(const std::string&)> say) {
+  LoadGrpc();  // what a server cannot do without is said here, not by a process that ends
+  keeper_ = std::make_unique<Keeper>(count, folder, audit, std::move(say));
+}
 
 LocalServers::~LocalServers() = default;
 

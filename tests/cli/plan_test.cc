@@ -66,6 +66,24 @@ TEST_F(PlanTest, TripsToServersAreMeasured) {
   EXPECT_TRUE(json["notes"].empty()) << json["notes"];
 }
 
+// The program alone, as `make demo` leaves it.
+TEST_F(PlanTest, WithoutServersTheirWaysAreLeftOutAndTheReasonIsSaid) {
+  std::filesystem::copy_file(kBinary, Path("trireme"));
+  const auto plan = [&](const Args& more) {
+    const Json json = ResultOf(Process(Path("trireme"), Plan(Args{"--json"} + more)).Wait());
+    std::set<std::string> ways;
+    for (const Json& row : json["rows"]) ways.insert(row["way"]);
+    EXPECT_EQ(ways, (std::set<std::string>{"allreduce", "shared"}));
+    EXPECT_EQ(json["notes"].size(), 1u);
+    const std::string note = json["notes"][0];
+    EXPECT_NE(note.find("server-sync, async and ssp are left out"), std::string::npos) << note;
+    return note;
+  };
+  const std::string note = plan({"--validate", "--workers-up-to", "2", "--save-constants", Path("c.toml")});
+  EXPECT_NE(note.find("`make all`"), std::string::npos) << note;
+  plan({"--constants", Path("c.toml")});
+}
+
 // Constants of a file, so both predictions are of the same machine; the network is as quick as the host.
 TEST_F(PlanTest, ServersMayRunOnTheHostsOfTheirWorkers) {
   ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "1", "--save-constants", Path("c.toml")})));
