@@ -295,6 +295,7 @@ using Numbers = std::vector<double>;
 struct PlainStep {
   Numbers obs, next_obs;
   int action = 0;
+  double torque = 0;  // the action, where it is continuous
   double reward = 0;
   bool terminated = false, truncated = false;
 };
@@ -310,14 +311,30 @@ class PlainEnvs {
   // Steps each environment with choose(obs, draws of its action).
   template <class Choose>
   std::vector<PlainStep> Step(Choose&& choose) {
+    return StepAll([&](PlainStep& step, std::uint32_t env) {
+      step.action = choose(
+          step.obs, Philox(AlgorithmRun::kSeed, StreamCounter(Purpose::kAction, env, step_number_, 0)));
+      return static_cast<float>(step.action);
+    });
+  }
+  // The same for continuous actions: choose(obs, standard normal of its action).
+  template <class Choose>
+  std::vector<PlainStep> StepContinuous(Choose&& choose) {
+    return StepAll([&](PlainStep& step, std::uint32_t env) {
+      RandomStream random(AlgorithmRun::kSeed, Purpose::kAction, env, step_number_);
+      step.torque = choose(step.obs, random.NextNormal());
+      return static_cast<float>(step.torque);
+    });
+  }
+
+ private:
+  template <class Act>
+  std::vector<PlainStep> StepAll(Act&& act) {
     std::vector<PlainStep> steps(static_cast<std::size_t>(batch_->size()));
     std::vector<float> actions;
     for (std::size_t b = 0; b < steps.size(); ++b) {
-      const auto env = first_env_ + static_cast<std::uint32_t>(b);
       steps[b].obs = Observation(batch_->obs(), b);
-      steps[b].action = choose(
-          steps[b].obs, Philox(AlgorithmRun::kSeed, StreamCounter(Purpose::kAction, env, step_number_, 0)));
-      actions.push_back(static_cast<float>(steps[b].action));
+      actions.push_back(act(steps[b], first_env_ + static_cast<std::uint32_t>(b)));
     }
     batch_->Step(actions);
     ++step_number_;
@@ -331,7 +348,6 @@ class PlainEnvs {
     return steps;
   }
 
- private:
   Numbers Observation(std::span<const float> obs, std::size_t b) const {
     Numbers numbers;
     for (std::size_t i = b; i < obs.size(); i += static_cast<std::size_t>(batch_->size())) {
