@@ -277,6 +277,7 @@ void Dqn::Remember(Shard& shard) {
   std::size_t cut_off = 0;  // into the list of truncated episodes
   for (int i = 0; i < r.samples(); ++i) {
     const bool truncated = r.truncated()[i] != 0;
+    CHECK(!truncated || r.truncated_samples()[cut_off] == i);
     const float* next_obs = truncated ? r.truncated_obs().data() + cut_off++ * obs_size
                                       : r.obs().data() + (i + r.envs()) * obs_size;
     shard.n_step.Append(i % r.envs(), r.obs().data() + i * obs_size, r.actions().data() + i, r.rewards()[i],

@@ -208,6 +208,21 @@ TEST_P(Conformance, TruncatesExactlyAtTheTimeLimit) {
   }
 }
 
+// The same with many copies at once, whose clocks all say so in one step.
+TEST_P(Conformance, EpisodesThatEndTogetherAreListedInTheOrderOfTheirCopies) {
+  constexpr int kSize = 21;  // whole blocks and a part of one
+  const auto batch = Make(kSize);
+  const std::vector<double> start = StateOf(*Make(1));
+  for (int t = 1; t <= spec().max_episode_steps; ++t) {
+    for (int i = 0; i < kSize; ++i) batch->SetState(i, start);
+    StepRandomly(*batch, 0, t);
+  }
+  std::vector<int> listed, all;
+  for (const EpisodeEnd& end : batch->finished()) listed.push_back(end.env);
+  for (int i = 0; i < kSize; ++i) all.push_back(i);
+  EXPECT_EQ(listed, all);
+}
+
 TEST_P(Conformance, FinalObservationIsTheOneBeforeTheRestart) {
   const auto batch = Make(1);
   const auto copy = [](std::span<const float> values) {

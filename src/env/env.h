@@ -72,7 +72,8 @@ class EnvBatch {
   virtual std::span<const float> rewards() const = 0;            // [size]
   virtual std::span<const std::uint8_t> terminated() const = 0;  // [size], 0 or 1
   virtual std::span<const std::uint8_t> truncated() const = 0;   // [size], 0 or 1; never both
-  virtual std::span<const EpisodeEnd> finished() const = 0;      // episodes that ended in the last step
+  // Episodes that ended in the last step, in the order of their copies: `env` ascends.
+  virtual std::span<const EpisodeEnd> finished() const = 0;
 
   // Everything needed to continue exactly: state, clocks, returns so far, episode numbers, seed.
   virtual void Save(StateWriter& out, const std::string& scope) const = 0;

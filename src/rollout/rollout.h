@@ -65,7 +65,7 @@ class Rollout {
   std::span<const std::uint8_t> terminated() const { return terminated_.span(); }  // [T, B]
   std::span<const std::uint8_t> truncated() const { return truncated_.span(); }    // [T, B]
 
-  // Truncated episodes of this rollout: sample index t * B + b, and last observation, [n, obs].
+  // Truncated episodes of this rollout: sample index t * B + b, ascending, and last observation, [n, obs].
   std::span<const int> truncated_samples() const { return truncated_samples_; }
   std::span<const float> truncated_obs() const { return truncated_obs_; }
 

@@ -68,6 +68,9 @@ std::uint64_t ChecksumOf(const Header& header, const LogRecord& record) {
 }
 
 Header HeaderOf(const LogRecord& record, std::uint64_t shard) {
+  if (record.name.size() > UINT32_MAX || record.text.size() > UINT32_MAX) {
+    Fail("a note of {} bytes is longer than the log can hold", record.text.size());
+  }
   const ShardUpdate& update = record.update;
   Header header = {.magic = {},
                    .checksum = 0,

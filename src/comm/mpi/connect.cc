@@ -115,7 +115,7 @@ class MpiProcesses final : public Processes {
     } else {
       MPI_Comm copy;
       CheckMpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "connect");
-      messages_.emplace(copy, Names(copy), spin_, timeout_s);
+      messages_.emplace(copy, Names(copy), spin_, timeout_s, LongestMessage());
       group_ = &*messages_;
     }
   }
@@ -145,6 +145,17 @@ class MpiProcesses final : public Processes {
  private:
   static int ProcessorsOfHost() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
+  // Short ones are for tests: nobody has gigabytes to try it with.
+  static std::size_t LongestMessage() {
+    const char* set = std::getenv("TRIREME_MPI_LONGEST");
+    if (set == nullptr) return MessageCommunicator::kLongest;
+    const long long wanted = std::atoll(set);
+    if (wanted <= 0 || wanted > static_cast<long long>(MessageCommunicator::kLongest) || wanted % 8 != 0) {
+      Fail("TRIREME_MPI_LONGEST={}: a multiple of 8 up to {} is due", set, MessageCommunicator::kLongest);
+    }
+    return static_cast<std::size_t>(wanted);
+  }
+
   // The first process of the host brings the seats of all.
   void ShareMemory(double timeout_s) {
     const int rank = RankIn(host_), size = SizeOf(host_);
@@ -172,7 +183,7 @@ class MpiProcesses final : public Processes {
     MPI_Comm leaders;
     CheckMpi(MPI_Comm_split(MPI_COMM_WORLD, leader ? 0 : MPI_UNDEFINED, RankIn(MPI_COMM_WORLD), &leaders),
              "connect the hosts");
-    if (leader) messages_.emplace(leaders, Names(leaders), spin_, timeout_s);
+    if (leader) messages_.emplace(leaders, Names(leaders), spin_, timeout_s, LongestMessage());
     hosts_.emplace(*inside_, leader ? &*messages_ : nullptr, RankIn(MPI_COMM_WORLD) / host_size,
                    world_size / host_size);
     group_ = &*hosts_;

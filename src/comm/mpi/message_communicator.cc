@@ -14,8 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kTag = 0;                                 // messages between two ranks stay in order
-constexpr std::size_t kLongest = std::size_t{1} << 30;  // of one message: MPI counts with int
+constexpr int kTag = 0;  // messages between two ranks stay in order
 
 // to <- to + from, by the kernel that everybody adds with.
 template <class T>
@@ -37,8 +36,13 @@ void CheckMpi(int code, const char* what) {
 }
 
 MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin,
-                                         double timeout_s)
-    : comm_(comm), names_(std::move(names)), spins_(spin ? kUsualSpins : 0), timeout_s_(timeout_s) {
+                                         double timeout_s, std::size_t longest)
+    : comm_(comm),
+      names_(std::move(names)),
+      spins_(spin ? kUsualSpins : 0),
+      timeout_s_(timeout_s),
+      longest_(longest) {
+  CHECK(longest_ > 0 && longest_ <= kLongest && longest_ % sizeof(double) == 0);
   CheckMpi(MPI_Comm_rank(comm, &rank_), "tell the rank");
   CheckMpi(MPI_Comm_size(comm, &size_), "tell the size");
   CHECK(names_.size() == static_cast<std::size_t>(size_));
@@ -81,6 +85,7 @@ std::vector<ProcessLink> MessageCommunicator::links() const {
 }
 
 MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes) {
+  CHECK(bytes.size() <= longest_);
   if (aborted_.load()) throw Error("another worker failed");
   links_[to].messages += 1;
   links_[to].bytes += bytes.size();
@@ -92,6 +97,7 @@ MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<co
 }
 
 MessageCommunicator::Pending MessageCommunicator::StartReceive(int from, std::span<std::byte> bytes) {
+  CHECK(bytes.size() <= longest_);
   Pending pending{.peer = from};
   CheckMpi(
       MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, kTag, comm_, &pending.request),
@@ -115,7 +121,7 @@ void MessageCommunicator::Wait(Pending& pending) {
 
 void MessageCommunicator::Send(int to, std::span<const std::byte> bytes) {
   while (true) {
-    const std::size_t size = std::min(kLongest, bytes.size());
+    const std::size_t size = std::min(longest_, bytes.size());
     Pending pending = StartSend(to, bytes.first(size));
     Wait(pending);
     bytes = bytes.subspan(size);
@@ -125,11 +131,24 @@ void MessageCommunicator::Send(int to, std::span<const std::byte> bytes) {
 
 void MessageCommunicator::Receive(int from, std::span<std::byte> bytes) {
   while (true) {
-    const std::size_t size = std::min(kLongest, bytes.size());
+    const std::size_t size = std::min(longest_, bytes.size());
     Pending pending = StartReceive(from, bytes.first(size));
     Wait(pending);
     bytes = bytes.subspan(size);
     if (bytes.empty()) return;
+  }
+}
+
+void MessageCommunicator::Exchange(int partner, std::span<const std::byte> give, std::span<std::byte> take) {
+  while (!give.empty() || !take.empty()) {
+    const std::size_t sent = std::min(longest_, give.size()), got = std::min(longest_, take.size());
+    Pending receive, send;
+    if (got > 0) receive = StartReceive(partner, take.first(got));
+    if (sent > 0) send = StartSend(partner, give.first(sent));
+    if (got > 0) Wait(receive);
+    if (sent > 0) Wait(send);
+    give = give.subspan(sent);
+    take = take.subspan(got);
   }
 }
 
@@ -212,10 +231,7 @@ template <class T>
 void MessageCommunicator::RecursiveDoubling(std::span<T> values) {
   const std::span<T> received = Scratch<T>(values.size());
   for (int distance = 1; distance < size_; distance *= 2) {
-    Pending receive = StartReceive(rank_ ^ distance, std::as_writable_bytes(received));
-    Pending send = StartSend(rank_ ^ distance, std::as_bytes(values));
-    Wait(receive);
-    Wait(send);
+    Exchange(rank_ ^ distance, std::as_bytes(values), std::as_writable_bytes(received));
     Add(values, received.data());
   }
 }
@@ -224,12 +240,12 @@ void MessageCommunicator::RecursiveDoubling(std::span<T> values) {
 // finished goes to the partner at once, and give <- the partner's.
 template <class T>
 void MessageCommunicator::ExchangeAndAdd(int partner, std::span<T> give, std::span<T> keep, bool last) {
-  constexpr std::size_t kElements = kSegment / sizeof(T);
+  const std::size_t elements = std::min(kSegment, longest_) / sizeof(T);
   const auto segment = [&](std::span<T> all, std::size_t i) {
-    const std::size_t first = i * kElements;
-    return all.subspan(first, std::min(kElements, all.size() - first));
+    const std::size_t first = i * elements;
+    return all.subspan(first, std::min(elements, all.size() - first));
   };
-  const auto segments = [](std::span<T> all) { return (all.size() + kElements - 1) / kElements; };
+  const auto segments = [&](std::span<T> all) { return (all.size() + elements - 1) / elements; };
   const std::span<T> received = Scratch<T>(keep.size());
   sends_.clear();
   receives_.clear();
@@ -270,10 +286,7 @@ void MessageCommunicator::HalvingAndGathering(std::span<T> values) {
   }
   for (rounds.pop_back(); !rounds.empty(); rounds.pop_back()) {
     const Round& round = rounds.back();
-    Pending receive = StartReceive(round.partner, std::as_writable_bytes(round.give));
-    Pending send = StartSend(round.partner, std::as_bytes(round.keep));
-    Wait(receive);
-    Wait(send);
+    Exchange(round.partner, std::as_bytes(round.keep), std::as_writable_bytes(round.give));
   }
 }
 

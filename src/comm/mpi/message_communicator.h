@@ -12,6 +12,8 @@
 // A broadcast goes down a binomial tree, a reduction up; a gathering is two messages of every other rank
 // (length, bytes), a barrier a round of empty messages for each doubling of m.
 //
+// MPI counts the bytes of a message with int: what is longer than `longest` travels as several messages.
+//
 // Every wait has a deadline. All calls but Abort() from one thread.
 #pragma once
 
@@ -34,9 +36,12 @@ class MessageCommunicator final : public Communicator {
  public:
   static constexpr std::size_t kSmall = 32 * 1024;
   static constexpr std::size_t kSegment = 512 * 1024;
+  static constexpr std::size_t kLongest = std::size_t{1} << 30;
 
-  // Owns `comm`. `names`: what messages call the ranks.
-  MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s);
+  // Owns `comm`. `names`: what messages call the ranks. `longest`: bytes of one message, a multiple of 8 and
+  // the same at all ranks.
+  MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s,
+                      std::size_t longest);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -65,6 +70,8 @@ class MessageCommunicator final : public Communicator {
   void MeasureLinks();
   void Send(int to, std::span<const std::byte> bytes);
   void Receive(int from, std::span<std::byte> bytes);
+  // Both at once. The partner gives as much as is taken here, and takes as much as is given.
+  void Exchange(int partner, std::span<const std::byte> give, std::span<std::byte> take);
   void BroadcastBytes(std::span<std::byte> bytes);
 
   template <class T>
@@ -85,6 +92,7 @@ class MessageCommunicator final : public Communicator {
   const std::vector<std::string> names_;
   const int spins_;
   const double timeout_s_;
+  const std::size_t longest_;
   const char* operation_ = "";  // for messages
   std::atomic<bool> aborted_{false};
   AlignedBuffer<std::byte> scratch_;       // grows to the largest operand
