@@ -92,7 +92,9 @@ void Worker::Enter(const std::optional<StateReader>& checkpoint) {
   } else if (session != nullptr) {
     progress_.steps = entry.state.empty() ? session->steps() : std::max(session->steps(), progress_.steps);
   }
-  if (session != nullptr && session->finished() && rank_ < 0 && !done) {
+  // Threads that come after the first of their process has ended the run have nothing left to do.
+  const bool first_thread = links_.threads().rank() == 0;
+  if (session != nullptr && session->finished() && rank_ < 0 && !done && first_thread) {
     throw RunHasEnded(fmt::format(
         "the run on server {} has ended after {} steps: its result is with the worker that led it. "
         "For another run start the servers with another --dir",

@@ -140,6 +140,18 @@ TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
   EXPECT_GE(result.value("steps", 0), 5120);
 }
 
+// The first thread has ended the run before the last has joined it.
+TEST_F(ServerTest, AShortRunOfManyThreadsEndsWell) {
+  for (int i = 0; i < 5; ++i) {
+    const Args tiny = Set(SmallRun(std::to_string(i)), {"envs=8", "horizon=8", "minibatches=1", "epochs=1",
+                                                        "hidden=[8]", "eval_episodes=1", "shards=4"});
+    const Json result = ResultOf(RunTrireme(tiny + Args{"--workers", "4", "--set", "steps=64", "--store",
+                                                        "server", "--servers", "1", "--async"}));
+    EXPECT_GE(result.value("steps", 0), 64);
+    EXPECT_GE(result.value("best_steps", 0), 64);
+  }
+}
+
 TEST_F(ServerTest, AnAsynchronousRunContinuesAfterAnInterruption) {
   Process worker(kBinary, RunOn("1", "run", Slowly() + Args{"--async"}));
   ASSERT_TRUE(worker.RunsUntil([&] { return MetricLines("run") >= 3; }));
