@@ -1,0 +1,73 @@
+// The best policy of a run through servers, whose leader dies.
+#include <algorithm>
+#include <csignal>
+
+#include "server_util.h"
+
+namespace trireme::testing {
+namespace {
+
+class BestPolicyTest : public ServerCliTest {
+ protected:
+  // Learns fast and forgets again; every iteration is evaluated.
+  Args Run(const std::string& name, const Args& more) const {
+    return Set(
+        SmallRun(name) + Args{"--store", "server", "--servers", Address("server"), "--workers", "1"} + more,
+        {"steps=20480", "learning_rate=0.05", "lease_s=0.5", "eval_every=512", "checkpoint_every_s=0"});
+  }
+  double BestEvaluation(const std::vector<Json>& rows) const {
+    double best = -1;
+    for (const Json& row : rows) {
+      if (!row["eval_return_mean"].is_null()) best = std::max(best, row["eval_return_mean"].get<double>());
+    }
+    return best;
+  }
+  // What the result calls its best is what the folder holds.
+  void ExpectKept(const std::string& name, const Json& result) const {
+    const Json eval = ResultOf(RunTrireme({"eval", Path(name), "--episodes", "8", "--json"}));
+    EXPECT_EQ(eval["which"], "best");
+    EXPECT_EQ(eval["steps"], result["best_steps"]);
+    EXPECT_EQ(eval["eval_return_mean"], result["best_return_mean"]);
+    EXPECT_EQ(eval["eval_return_std"], result["best_return_std"]);
+  }
+};
+
+// Who moves in step with a leader has its best policy when it takes over. With this seed and so large a rate
+// the first evaluation is the best, and nothing is learned ever after.
+TEST_F(BestPolicyTest, SurvivesTheLeaderOfWorkersInStep) {
+  const auto server = StartServer("server");
+  const Args both = {"--seed", "4", "--set", "run_workers=2", "--straggler", "worker=0,factor=20"};
+  const auto run = [&](const std::string& name) {
+    return Set(Run(name, both), {"learning_rate=0.2", "normalise_obs=true"});
+  };
+  Process first(kBinary, run("first"));
+  ASSERT_TRUE(first.RunsUntil([&] { return Said("server", "worker 0 joined"); }));
+  Process second(kBinary, run("second"));
+  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 12; }));
+  first.Signal(SIGKILL);
+  first.Wait();
+  const Json result = ResultOf(second.Wait());
+  EXPECT_EQ(result["best_steps"], 512);
+  EXPECT_EQ(result["best_return_mean"], TimelessRows(Path("first")).at(0)["eval_return_mean"]);
+  ExpectKept("second", result);
+}
+
+TEST_F(BestPolicyTest, IsKeptByWhoeverLeadsWorkersOnTheirOwn) {
+  const auto server = StartServer("server");
+  const Args slowly = {"--async", "--straggler", "worker=0,factor=20"};
+  Process first(kBinary, Run("first", slowly));
+  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 1; })) << first.Wait().err;
+  Process second(kBinary, Run("second", slowly));
+  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 6; }));
+  first.Signal(SIGKILL);
+  first.Wait();
+  const Json result = ResultOf(second.Wait());
+  EXPECT_EQ(result.value("best_return_mean", 0.0), BestEvaluation(TimelessRows(Path("second"))));
+  ExpectKept("second", result);
+  // The one before kept its own, as far as its last checkpoint goes.
+  const Json before = ResultOf(RunTrireme({"eval", Path("first"), "--json"}));
+  EXPECT_LE(before["best_return_mean"], BestEvaluation(TimelessRows(Path("first"))));
+}
+
+}  // namespace
+}  // namespace trireme::testing
