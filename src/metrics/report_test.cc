@@ -25,6 +25,9 @@ RunReport Sample() {
                   .eval_return_mean = 498.25,
                   .eval_return_std = 3.5,
                   .eval_episodes = 100,
+                  .best_return_mean = 499.5,
+                  .best_return_std = 1.5,
+                  .best_steps = 1'200'000,
                   .target = 475.0,
                   .reached_target = true,
                   .time_to_target_s = 0.43,
@@ -57,8 +60,8 @@ TEST(Report, ShowsEveryFact) {
   const std::string html = ReportHtml(Sample());
   for (const char* part :
        {"CartPole-v1 with ppo", "allreduce", "seed 7, 2 workers", "1,234,567", "0.48 s", "0.91 s", "412k",
-        "498.2 ± 3.5", "Target 475 reached in 0.43 s, 98.3k steps", "98,304", "4,096", "aaaaaaaa",
-        "lr = 3e-4", "policy loss", "value loss", "entropy"}) {
+        "498.2 ± 3.5", "499.5 ± 1.5 after 1,200,000 steps", "Target 475 reached in 0.43 s, 98.3k steps",
+        "98,304", "4,096", "aaaaaaaa", "lr = 3e-4", "policy loss", "value loss", "entropy"}) {
     EXPECT_TRUE(Contains(html, part));
   }
 }

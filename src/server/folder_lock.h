@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "base/folder_claim.h"
+
 namespace trireme {
 
 // Holds the folder as long as it lives. The operating system gives it back when the process ends, however
@@ -11,12 +13,9 @@ class ServerFolderLock {
  public:
   // Throws Error when another server has it, or when the folder cannot be opened.
   explicit ServerFolderLock(const std::filesystem::path& folder);
-  ~ServerFolderLock();
-  ServerFolderLock(const ServerFolderLock&) = delete;
-  ServerFolderLock& operator=(const ServerFolderLock&) = delete;
 
  private:
-  int fd_;
+  FolderClaim claim_;
 };
 
 }  // namespace trireme

@@ -321,16 +321,35 @@ TEST(ResultJson, HoldsTheContractAndNoNan) {
   const std::string text = ResultJson(facts);
   EXPECT_FALSE(Mentions(text, "\n"));
   const auto json = nlohmann::json::parse(text);
-  for (const char* name :
-       {"env", "algo", "store", "workers", "seed", "steps", "wall_s", "cpu_s", "steps_per_s",
-        "eval_return_mean", "eval_return_std", "eval_episodes", "reached_target", "time_to_target_s",
-        "steps_to_target", "params_sha256", "bytes_sent", "messages_sent"}) {
+  for (const char* name : {"env",
+                           "algo",
+                           "store",
+                           "workers",
+                           "seed",
+                           "steps",
+                           "wall_s",
+                           "cpu_s",
+                           "steps_per_s",
+                           "eval_return_mean",
+                           "eval_return_std",
+                           "eval_episodes",
+                           "reached_target",
+                           "time_to_target_s",
+                           "steps_to_target",
+                           "params_sha256",
+                           "bytes_sent",
+                           "messages_sent",
+                           "best_return_mean",
+                           "best_return_std",
+                           "best_steps"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   EXPECT_EQ(json["env"], "A \"quoted\" name");
   EXPECT_EQ(json["seed"].get<std::uint64_t>(), 18446744073709551615u);
   EXPECT_TRUE(json["eval_return_mean"].is_null());
   EXPECT_TRUE(json["time_to_target_s"].is_null());
+  EXPECT_TRUE(json["best_return_mean"].is_null());
+  EXPECT_TRUE(json["best_steps"].is_null());
   EXPECT_EQ(json["reached_target"], false);
 }
 

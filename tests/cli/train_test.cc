@@ -50,6 +50,9 @@ TEST_F(TrainTest, JsonResultHoldsTheWholeContract) {
                           "eval_return_mean",
                           "eval_return_std",
                           "eval_episodes",
+                          "best_return_mean",
+                          "best_return_std",
+                          "best_steps",
                           "reached_target",
                           "time_to_target_s",
                           "steps_to_target",
@@ -115,7 +118,7 @@ TEST_F(TrainTest, PeopleGetAReportInsteadOfJson) {
   args.erase(std::find(args.begin(), args.end(), "--json"));
   const Outcome outcome = RunTrireme(args);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"CartPole-v1", "evaluation:", "sha256", "report.html"})
+  for (const char* part : {"CartPole-v1", "evaluation:", "best evaluation:", "sha256", "report.html"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
 }
 
