@@ -31,9 +31,10 @@ test: build
 fast: build
 	ctest --test-dir $(BUILD) --output-on-failure -L fast -j2
 
-# Ten minutes of training while workers and servers are killed, frozen and cut off. Among the tests there is one minute of it.
+# Ten minutes of training, on their own and in step, while workers and servers are killed, frozen and cut off. Among the tests there
+# is a training of each kind.
 chaos: build
-	CHAOS_SECONDS=600 $(BUILD)/tests/chaos/chaos_test
+	CHAOS_SECONDS=200 $(BUILD)/tests/chaos/chaos_test
 
 bench:
 	scripts/setup bench

@@ -43,6 +43,10 @@ void Membership::Disconnect(PeerId peer) {
 }
 
 std::vector<Member> Membership::Expire(Deadline now) {
+  const Deadline before = std::exchange(expired_, now).value_or(now);
+  if (now - before > lease_ / 2) {
+    for (auto& [id, member] : members_) member.heard = std::min(now, member.heard + (now - before));
+  }
   std::vector<Member> expired;
   std::erase_if(members_, [&](const auto& entry) {
     if (now - entry.second.heard <= lease_) return false;

@@ -41,7 +41,8 @@ class Membership {
   void Hear(std::uint64_t id, Deadline now);
   // The stream is gone; its worker stays a member until its lease ends.
   void Disconnect(PeerId peer);
-  // Puts out those whose lease has ended and returns them.
+  // Puts out those whose lease has ended and returns them. To be called several times per lease: a longer time
+  // without a call is one in which the server itself stood still, and counts as nobody's silence.
   std::vector<Member> Expire(Deadline now);
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -59,6 +60,7 @@ class Membership {
   Clock::duration lease_;
   int places_;
   std::map<std::uint64_t, Member> members_;  // by id
+  std::optional<Deadline> expired_;          // the last time that Expire was called
 };
 
 }  // namespace trireme

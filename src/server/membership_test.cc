@@ -1,0 +1,43 @@
+#include "server/membership.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Looks every quarter of a second until `until` and returns how many were put out.
+std::size_t ExpireUntil(Membership& members, Deadline& now, Deadline until) {
+  std::size_t expired = 0;
+  for (; now <= until; now += milliseconds(250)) expired += members.Expire(now).size();
+  return expired;
+}
+
+TEST(Membership, WhoeverIsSilentForALeaseIsPutOut) {
+  Membership members(seconds(1), 0);
+  Deadline now = Clock::now();
+  members.Join(1, -1, 1, now);
+  members.Join(2, -1, 2, now);
+  EXPECT_EQ(ExpireUntil(members, now, now + seconds(1)), 0u);
+  members.Hear(2, now);
+  EXPECT_EQ(ExpireUntil(members, now, now + milliseconds(750)), 1u);
+  EXPECT_EQ(members.Find(1), nullptr);
+  EXPECT_NE(members.Find(2), nullptr);
+}
+
+// A server that was frozen has heard nobody; that is its own fault.
+TEST(Membership, TheTimeInWhichTheServerStoodStillIsNoSilence) {
+  Membership members(seconds(1), 0);
+  Deadline now = Clock::now();
+  members.Join(1, -1, 1, now);
+  EXPECT_EQ(ExpireUntil(members, now, now + milliseconds(500)), 0u);
+  now += seconds(30);
+  EXPECT_EQ(members.Expire(now).size(), 0u);
+  EXPECT_EQ(ExpireUntil(members, now, now + milliseconds(250)), 0u);
+  EXPECT_EQ(ExpireUntil(members, now, now + seconds(1)), 1u);
+}
+
+}  // namespace
+}  // namespace trireme
