@@ -317,12 +317,13 @@ struct TlsTest : GrpcTest {
             " -keyout " + name + ".key -out " + name + ".pem");
     return {ReadFile(File(name + ".pem")), ReadFile(File(name + ".key"))};
   }
-  Pair Signed(const std::string& name, const std::string& authority, const std::string& names) {
+  Pair Signed(const std::string& name, const std::string& authority, const std::string& names,
+              const std::string& days = "2") {
     OpenSsl("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=" + name + " -keyout " +
             name + ".key -out " + name + ".csr");
     std::ofstream(File("names")) << "subjectAltName=" << names << "\n";
     OpenSsl("x509 -req -in " + name + ".csr -CA " + authority + ".pem -CAkey " + authority +
-            ".key -CAcreateserial -days 2 -extfile names -out " + name + ".pem");
+            ".key -CAcreateserial -days " + days + " -extfile names -out " + name + ".pem");
     return {ReadFile(File(name + ".pem")), ReadFile(File(name + ".key"))};
   }
 };
@@ -337,7 +338,7 @@ TEST_F(TlsTest, TheServerProvesWhoItIs) {
   EXPECT_EQ(Talk(address, {.token = "x", .authority = authority.certificate, .tls = true}),
             address + ": the server refused the token");
   EXPECT_EQ(Refusal(address, {.token = "sesame", .authority = stranger.certificate, .tls = true}),
-            address + ": the server's certificate is not signed by the given authority");
+            address + ": the server's certificate has expired, or is not signed by the given authority");
   EXPECT_EQ(Refusal(address, {.token = "sesame"}), address + kAtOnce) << "a client without TLS";
   EchoServer plain(Grpc(), "127.0.0.1:0");
   EXPECT_EQ(Refusal(plain.address(), {.authority = authority.certificate, .tls = true}),
@@ -347,6 +348,32 @@ TEST_F(TlsTest, TheServerProvesWhoItIs) {
   EchoServer by_file(Grpc(), "unix:" + folder.path() + "/socket",
                      {.certificate = own.certificate, .private_key = own.key, .tls = true});
   EXPECT_EQ(Talk(by_file.address(), {.authority = authority.certificate, .tls = true}), "echo");
+}
+
+// Whoever has it says so; the other end cannot tell this from another authority's.
+TEST_F(TlsTest, AnExpiredCertificateIsCalledExpired) {
+  const Pair authority = Authority("root"), old = Signed("old", "root", "IP:127.0.0.1", "-1");
+  const auto expect_expired = [&](const char* whose, const std::string& message) {
+    EXPECT_TRUE(message.starts_with(std::string("the ") + whose + " has expired on ")) << message;
+  };
+  expect_expired(
+      "certificate",
+      ListenError("127.0.0.1:0", {.certificate = old.certificate, .private_key = old.key, .tls = true}));
+  try {
+    Grpc().Connect("127.0.0.1:1", {.certificate = old.certificate,
+                                   .private_key = old.key,
+                                   .authority = authority.certificate,
+                                   .tls = true});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    expect_expired("certificate", error.what());
+  }
+  try {
+    Grpc().Connect("127.0.0.1:1", {.authority = old.certificate, .tls = true});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    expect_expired("authority", error.what());
+  }
 }
 
 TEST_F(TlsTest, ACertificateForAnotherNameIsRefused) {

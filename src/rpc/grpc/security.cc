@@ -26,11 +26,26 @@ Bio Text(const std::string& pem) { return Bio(BIO_new_mem_buf(pem.data(), static
 // A key with a pass phrase is refused, not asked for on the terminal.
 int NoPassPhrase(char*, int, int, void*) { return -1; }
 
-// The first certificate of `pem`.
+std::string TimeText(const ASN1_TIME* time) {
+  const Bio out(BIO_new(BIO_s_mem()));
+  ASN1_TIME_print(out.get(), time);
+  char* text = nullptr;
+  const long size = BIO_get_mem_data(out.get(), &text);
+  return {text, static_cast<std::size_t>(size)};
+}
+
+// The first certificate of `pem`, which must be valid now.
 Certificate ReadCertificate(const std::string& pem, const char* whose) {
   Certificate certificate(PEM_read_bio_X509(Text(pem).get(), nullptr, NoPassPhrase, nullptr));
   ERR_clear_error();
   if (!certificate) Fail("the {} is not a certificate in PEM form", whose);
+  if (X509_cmp_current_time(X509_get0_notBefore(certificate.get())) > 0) {
+    Fail("the {} is valid only from {} on: look at the clock, or get another one", whose,
+         TimeText(X509_get0_notBefore(certificate.get())));
+  }
+  if (X509_cmp_current_time(X509_get0_notAfter(certificate.get())) < 0) {
+    Fail("the {} has expired on {}: get a new one", whose, TimeText(X509_get0_notAfter(certificate.get())));
+  }
   return certificate;
 }
 

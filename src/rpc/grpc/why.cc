@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cstdio>
 #include <string_view>
 
 namespace trireme {
@@ -24,12 +23,8 @@ std::string Cause(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     return "the server dropped the stream, because its messages were not received here";
   }
-  unsigned long long bytes = 0, limit = 0;
-  if (std::sscanf(message.c_str(), "Received message larger than max (%llu vs. %llu)", &bytes, &limit) == 2) {
-    return fmt::format("a message of {} bytes is longer than the limit of {}", bytes, limit);
-  }
   if (has("certificate verify failed")) {
-    return "the server's certificate is not signed by the given authority";
+    return "the server's certificate has expired, or is not signed by the given authority";
   }
   if (has("wrong version number")) return "the server does not use TLS";
   if (has("Failed parsing HTTP/2")) return "what listens there is not a server of Trireme";
