@@ -111,7 +111,7 @@ class BareClient {
 class EchoHandler final : public ServerTransport::Handler {
  public:
   explicit EchoHandler(ServerTransport& server) : server_(server) {}
-  void OnOpen(PeerId, const std::string&) override {}
+  void OnOpen(PeerId peer, const std::string&) override { server_.Allow(peer, SIZE_MAX); }
   void OnMessage(PeerId peer, Incoming& message) override {
     // A server keeps its answers; here it needs a new buffer only when the size changes.
     if (!answer_ || answer_->size() != message.size() || answer_.use_count() > 1) {

@@ -280,6 +280,56 @@ TEST_P(Contract, MessagesBeyondTheLimitCloseTheStream) {
   EXPECT_TRUE(Eventually([&] { return server.messages() == 1; }));
 }
 
+// What a server holds for a client depends on what it knows of it.
+TEST_P(Contract, AtFirstMessagesMustBeShortAndTheHandlerAllowsMore) {
+  const Limits limits{.message = 50'000'000, .first = 1000};
+  TestServer server(
+      transport(), AnyAddress(),
+      [](ServerTransport& transport, PeerId peer, Incoming& message) {
+        const std::vector<std::byte> bytes = ReadAll(message);
+        if (bytes.size() == 4) transport.Allow(peer, 30'000'000);
+        if (bytes.size() == 5) transport.Allow(peer, SIZE_MAX);
+        transport.Send(peer, Message(bytes));
+      },
+      {}, limits, /*knows_all=*/false);
+  const auto send = [](Stream& stream, std::size_t size) {
+    stream.Send(Message(Pattern(size, 3)), In(20s));
+    Incoming* const answer = stream.Receive(In(20s));
+    return answer != nullptr && ReadAll(*answer) == Pattern(size, 3);
+  };
+  const std::pair<std::size_t, std::size_t> most[] = {{0, 1000}, {4, 30'000'000}, {5, 50'000'000}};
+  for (const auto& [password, limit] : most) {
+    const auto stream = transport().Connect(server.address(), {});
+    EXPECT_TRUE(send(*stream, password));
+    EXPECT_TRUE(send(*stream, limit));
+    EXPECT_FALSE(send(*stream, limit + 1));
+    EXPECT_TRUE(stream->closed());
+    EXPECT_NE(stream->why().find(
+                  fmt::format("a message of {} bytes is longer than the limit of {}", limit + 1, limit)),
+              std::string::npos)
+        << stream->why();
+  }
+  EXPECT_TRUE(Eventually([&] { return server.closed() == 3; }));
+  EXPECT_EQ(server.messages(), 6);
+}
+
+// A message that comes while another one is sent is not lost.
+TEST_P(Contract, WhatArrivesDuringSendIsReceivedLater) {
+  EchoServer server(transport(), AnyAddress());
+  const auto stream = transport().Connect(server.address(), {});
+  ASSERT_TRUE(stream->Send(Message(Pattern(20, 1)), In(10s)));
+  ASSERT_NE(stream->Receive(In(10s)), nullptr);
+  EXPECT_EQ(stream->Receive(Deadline::min()), nullptr);
+  ASSERT_TRUE(stream->Send(Message(Pattern(10, 1)), In(10s)));
+  const Outgoing large = Message(Pattern(20'000'000, 2));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(stream->Send(large, In(20s)));
+  for (const std::size_t size : {std::size_t{10}, large->size(), large->size()}) {
+    Incoming* const answer = stream->Receive(In(20s));
+    ASSERT_NE(answer, nullptr) << stream->why();
+    EXPECT_EQ(answer->size(), size);
+  }
+}
+
 TEST_P(Contract, AClientThatDoesNotReadIsClosedBeforeItsMessagesFillTheMemory) {
   // Ten megabytes for each message that comes in, of which four may wait.
   std::atomic<std::int64_t> alive = 0;

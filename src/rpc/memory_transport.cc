@@ -60,6 +60,7 @@ struct MemoryTransport::Link {
   PeerId number = 0;
   MemoryServer* server = nullptr;  // once it has reached one, as long as that lives
   Pipe to_server, to_client;
+  std::size_t limit = 0;  // bytes of a message to the server
   bool frozen = false;
   bool left = false;   // the client has closed its end
   bool lost = false;   // the connection was cut
@@ -121,6 +122,7 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   const std::string& address() const override { return address_; }
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
+  void Allow(PeerId peer, std::size_t bytes) override;
   void Close(PeerId peer, const std::string& reason) override;
 
   // A client arrives. With the mutex held.
@@ -141,9 +143,8 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   Link* Find(PeerId peer);
   // Closes the server's end. With the mutex held.
   void End(Link& link, const std::string& why);
-  std::string TooLong(std::size_t bytes) const {
-    return fmt::format("a message of {} bytes is longer than the server's limit of {}", bytes,
-                       limits_.message);
+  static std::string TooLong(std::size_t bytes, std::size_t limit) {
+    return fmt::format("a message of {} bytes is longer than the limit of {}", bytes, limit);
   }
 
   MemoryTransport& transport_;
@@ -219,6 +220,7 @@ void MemoryTransport::MemoryServer::Attach(Link& link, const std::string& token)
     return;
   }
   link.server = this;
+  link.limit = limits_.first;
   transport_.changed_.notify_all();
 }
 
@@ -272,8 +274,8 @@ bool MemoryTransport::MemoryServer::HandleOne(Handler& handler) {
     case Event::kMessage: {
       BufferReader message(link->to_server.Pop());
       transport_.changed_.notify_all();
-      if (message.size() > limits_.message) {
-        End(*link, TooLong(message.size()));
+      if (message.size() > link->limit) {
+        End(*link, TooLong(message.size(), link->limit));
         break;
       }
       lock.unlock();
@@ -309,7 +311,7 @@ void MemoryTransport::MemoryServer::Send(PeerId peer, Outgoing message) {
   Link* link = Find(peer);
   if (link == nullptr) return;
   if (message->size() > limits_.message) {
-    return End(*link, TooLong(message->size()));
+    return End(*link, TooLong(message->size(), limits_.message));
   }
   if (!link->to_client.messages.empty() && link->to_client.bytes + message->size() > limits_.queued) {
     link->to_client.Clear();
@@ -319,6 +321,11 @@ void MemoryTransport::MemoryServer::Send(PeerId peer, Outgoing message) {
   }
   link->to_client.Push(std::move(message));
   transport_.changed_.notify_all();
+}
+
+void MemoryTransport::MemoryServer::Allow(PeerId peer, std::size_t bytes) {
+  const std::lock_guard lock(transport_.mutex_);
+  if (Link* link = Find(peer)) link->limit = std::min(bytes, limits_.message);
 }
 
 void MemoryTransport::MemoryServer::Close(PeerId peer, const std::string& reason) {

@@ -86,15 +86,16 @@ struct TestHandler : ServerTransport::Handler {
   Deadline OnTime(Deadline now) override { return now + 1h; }
 };
 
-// A server on a thread of its own, as long as this object lives.
+// A server on a thread of its own, as long as this object lives. `knows_all`: it allows every client messages
+// of any length.
 class TestServer {
  public:
   using OnMessageFunction = std::function<void(ServerTransport&, PeerId, Incoming&)>;
 
   TestServer(Transport& transport, const std::string& address, OnMessageFunction on_message,
-             const Security& security = {}, const Limits& limits = {})
+             const Security& security = {}, const Limits& limits = {}, bool knows_all = true)
       : server_(transport.Listen(address, security, limits)),
-        handler_(*server_, std::move(on_message)),
+        handler_(*server_, std::move(on_message), knows_all),
         thread_([this] { server_->Run(handler_, [this] { return stop_.load(); }); }) {}
   ~TestServer() {
     stop_ = true;
@@ -108,9 +109,12 @@ class TestServer {
 
  private:
   struct Counter final : TestHandler {
-    Counter(ServerTransport& server, OnMessageFunction on_message)
-        : server(server), on_message(std::move(on_message)) {}
-    void OnOpen(PeerId, const std::string&) override { ++opened; }
+    Counter(ServerTransport& server, OnMessageFunction on_message, bool knows_all)
+        : server(server), on_message(std::move(on_message)), knows_all(knows_all) {}
+    void OnOpen(PeerId peer, const std::string&) override {
+      ++opened;
+      if (knows_all) server.Allow(peer, SIZE_MAX);
+    }
     void OnMessage(PeerId peer, Incoming& message) override {
       on_message(server, peer, message);
       ++messages;
@@ -119,6 +123,7 @@ class TestServer {
 
     ServerTransport& server;
     const OnMessageFunction on_message;
+    const bool knows_all;
     std::atomic<int> opened = 0, closed = 0, messages = 0;
   };
 

@@ -49,7 +49,9 @@ struct Security {
 // What one end is willing to hold for the other. Both ends should have the same.
 struct Limits {
   std::size_t message = std::size_t{1} << 30;  // bytes of one message; a longer one closes its stream
-  std::size_t queued = std::size_t{1} << 28;   // bytes waiting for one client that does not take them
+  // The same for a client of which a server knows nothing yet, see ServerTransport::Allow.
+  std::size_t first = std::size_t{1} << 17;
+  std::size_t queued = std::size_t{1} << 28;  // bytes waiting for one client that does not take them
 };
 
 // The client's end.
@@ -59,7 +61,7 @@ class Stream {
 
   // Starts to send and returns; at most one message may be on its way: waits for the one before. False when
   // the stream is closed or the deadline passed. What the system's buffers cannot hold (more than some
-  // hundred kilobytes) leaves while somebody waits in Send or Receive of any stream.
+  // hundred kilobytes) leaves while somebody waits in Send or Receive of this stream.
   virtual bool Send(Outgoing message, Deadline deadline) = 0;
   // The next message, or null when the stream is closed or nothing came until the deadline. `closed()` tells
   // which. A message stays valid until the next Receive.
@@ -96,6 +98,10 @@ class ServerTransport {
   // From the handler only. Messages to one peer queue up (a peer that lets them exceed Limits::queued is
   // closed); a peer that is gone is no error.
   virtual void Send(PeerId peer, Outgoing message) = 0;
+  // From now on a message of this peer may have so many bytes, or Limits::message if that is less. At first
+  // it is Limits::first: little is held for a client before the handler knows it. A longer message closes its
+  // stream, as does one for which there is no memory. From the handler only.
+  virtual void Allow(PeerId peer, std::size_t bytes) = 0;
   // After what was sent; the client sees `reason`. No more messages of this peer are handled. OnClose follows
   // later, never from within this call. From the handler only.
   virtual void Close(PeerId peer, const std::string& reason) = 0;

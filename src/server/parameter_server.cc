@@ -8,6 +8,19 @@
 #include "base/text.h"
 
 namespace trireme {
+namespace {
+
+// How many streams may be of clients that have not proved themselves, and how long one may be.
+constexpr int kMostStrangers = 32;
+constexpr std::chrono::seconds kStrangerTime{10};
+
+// The longest kState that a worker with these terms may send.
+std::size_t StateBytes(const RunTerms& terms, int shard) {
+  const std::size_t size = RangeOfServer(terms, shard).size;
+  return sizeof(Header) + size * (1 + OptimizerRule(terms.optimizer).moments()) * sizeof(float);
+}
+
+}  // namespace
 
 ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOptions options)
     : transport_(transport), options_(std::move(options)) {
@@ -44,11 +57,27 @@ ShardStorage ParameterServer::StorageOf(int shard) const {
   return storage;
 }
 
-void ParameterServer::OnOpen(PeerId peer, const std::string& address) { peers_[peer].address = address; }
+// The newest stranger is the likeliest to be about to say hello.
+void ParameterServer::OnOpen(PeerId peer, const std::string& address) {
+  peers_[peer] = {.address = address, .since = Clock::now()};
+  const auto stranger = [](const auto& entry) { return entry.second.stranger; };
+  if (std::count_if(peers_.begin(), peers_.end(), stranger) <= kMostStrangers) return;
+  CloseStranger(std::find_if(peers_.begin(), peers_.end(), stranger)->first,
+                fmt::format("{} others have come since and not said hello either", kMostStrangers));
+}
+
+void ParameterServer::CloseStranger(PeerId peer, const std::string& why) {
+  peers_[peer].stranger = false;
+  transport_.Close(peer, fmt::format("{}{}", kLater, why));
+}
 
 void ParameterServer::OnMessage(PeerId peer, Incoming& message) {
+  Guard(peer, [&] { Handle(peer, message); });
+}
+
+void ParameterServer::Guard(PeerId peer, const std::function<void()>& act) {
   try {
-    Handle(peer, message);
+    act();
   } catch (const Error& error) {
     Refuse(peer, error.what());
   } catch (const std::bad_alloc&) {
@@ -69,7 +98,7 @@ void ParameterServer::Handle(PeerId peer, Incoming& message) {
     case MessageKind::kState:
       return TakeState(peer, header, message);
     case MessageKind::kAlive:
-      return Alive(header, message);
+      return Alive(peer, header, message);
     default: {
       const auto shard = shards_.find(peers_[peer].shard);
       if (shard == shards_.end()) Fail("a request before a hello");
@@ -87,6 +116,10 @@ void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message
   for (const auto& [index, others] : waiting_)
     others.front().greeting.terms.CheckEqual(newcomer.greeting.terms);
   const int shard = newcomer.greeting.server;
+  if (const std::size_t bytes = StateBytes(newcomer.greeting.terms, shard); bytes > Limits().message) {
+    Fail("a part of {} bytes is too large for one server: give the run more servers", bytes);
+  }
+  peers_[peer].stranger = false;
   peers_[peer].shard = shard;
   if (shards_.contains(shard)) return Join(newcomer);
   if (newcomer.greeting.continues) {
@@ -99,6 +132,7 @@ void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message
         "workers",
         other, service->terms().servers, shard);
   }
+  if (waiting_[shard].size() >= kMostWorkers) Fail("{}too many workers wait for this run to begin", kLater);
   waiting_[shard].push_back(newcomer);
   if (waiting_[shard].size() == 1) AskForState(shard);
 }
@@ -107,10 +141,12 @@ void ParameterServer::Join(const Newcomer& newcomer) {
   shards_.at(newcomer.greeting.server)
       ->Join(newcomer.peer, newcomer.greeting, newcomer.sequence, Clock::now(),
              peers_[newcomer.peer].address);
+  transport_.Allow(newcomer.peer, SIZE_MAX);
 }
 
 void ParameterServer::AskForState(int shard) {
   const Newcomer& first = waiting_.at(shard).front();
+  transport_.Allow(first.peer, std::max(Limits().first, StateBytes(first.greeting.terms, shard)));
   transport_.Send(first.peer, MakeMessage({.kind = MessageKind::kNeedState,
                                            .worker = first.greeting.worker,
                                            .sequence = first.sequence}));
@@ -147,16 +183,12 @@ void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& mes
   const std::vector<Newcomer> newcomers = std::move(waiting->second);
   waiting_.erase(waiting);
   for (const Newcomer& newcomer : newcomers) {
-    try {
-      Join(newcomer);
-    } catch (const Error& error) {
-      transport_.Close(newcomer.peer, error.what());
-    }
+    Guard(newcomer.peer, [&] { Join(newcomer); });
   }
 }
 
 // A process says that its workers live, whatever they are busy with.
-void ParameterServer::Alive(const Header& header, Incoming& message) {
+void ParameterServer::Alive(PeerId peer, const Header& header, Incoming& message) {
   if (header.floats > 0 || header.doubles > 0 || header.bytes % sizeof(std::uint64_t) != 0 ||
       header.bytes > 65536) {
     Fail("a sign of life of {} bytes", header.bytes);
@@ -165,7 +197,10 @@ void ParameterServer::Alive(const Header& header, Incoming& message) {
   message.Read(std::as_writable_bytes(std::span(workers)));
   const Deadline now = Clock::now();
   for (const auto& [index, shard] : shards_) {
-    for (const std::uint64_t worker : workers) shard->Hear(worker, now);
+    for (const std::uint64_t worker : workers) {
+      shard->Hear(worker, now);
+      if (shard->members().all().contains(worker)) peers_[peer].stranger = false;
+    }
   }
 }
 
@@ -182,8 +217,9 @@ void ParameterServer::OnClose(PeerId peer) {
   if (waiting->second.empty()) {
     waiting_.erase(waiting);
   } else if (asked) {
-    waiting->second.front().since = Clock::now();
-    AskForState(index);
+    Newcomer& next = waiting->second.front();
+    next.since = Clock::now();
+    Guard(next.peer, [&] { AskForState(index); });
   }
 }
 
@@ -195,10 +231,16 @@ Deadline ParameterServer::OnTime(Deadline now) {
       shard->OnTime(now);
     } catch (const Error& error) {
       options_.say(fmt::format("shard {}: {}", index, error.what()));
+    } catch (const std::bad_alloc&) {
+      options_.say(fmt::format("shard {}: the server has no memory left", index));
     }
     lease_s = std::min(lease_s, shard->terms().lease_s);
   }
   TellWaiting(now);
+  for (const auto& [peer, about] : peers_) {
+    if (!about.stranger || now - about.since < kStrangerTime) continue;
+    CloseStranger(peer, fmt::format("no hello came for {} s", kStrangerTime.count()));
+  }
   return now + Seconds(lease_s / 4);
 }
 

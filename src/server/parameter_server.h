@@ -4,7 +4,10 @@
 // from; later ones must agree. With a folder it finds its shards again after any kind of end.
 //
 // A stream says hello once. What a client sends that no sane one does, or that there is no memory for, closes
-// its stream and harms nobody else.
+// its stream and harms nobody else. Little is held for clients that have not proved themselves: a stream is a
+// stranger until it says a hello that fits, or that workers live which the server knows; strangers are few,
+// and are closed after a time. Until it has joined a client may send short messages only, but for the one
+// that was asked for the state.
 #pragma once
 
 #include <filesystem>
@@ -41,7 +44,9 @@ class ParameterServer final : public ServerTransport::Handler {
  private:
   struct Peer {
     std::string address;
-    int shard = -1;  // that of its hello; none yet
+    Deadline since;
+    bool stranger = true;  // to be closed before others
+    int shard = -1;        // that of its hello; none yet
   };
   // A worker that has come to a shard that is still to be made.
   struct Newcomer {
@@ -51,14 +56,17 @@ class ParameterServer final : public ServerTransport::Handler {
     Deadline since;
   };
 
+  // Does something for a peer, and closes its stream when that fails.
+  void Guard(PeerId peer, const std::function<void()>& act);
   void Handle(PeerId peer, Incoming& message);
   void Refuse(PeerId peer, const std::string& why);
   void Hello(PeerId peer, const Header& header, Incoming& message);
   void TakeState(PeerId peer, const Header& header, Incoming& message);
-  void Alive(const Header& header, Incoming& message);
+  void Alive(PeerId peer, const Header& header, Incoming& message);
   void Join(const Newcomer& newcomer);
   void AskForState(int shard);
   void TellWaiting(Deadline now);
+  void CloseStranger(PeerId peer, const std::string& why);
   ShardStorage StorageOf(int shard) const;
 
   ServerTransport& transport_;

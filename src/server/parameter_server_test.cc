@@ -204,6 +204,71 @@ TEST_F(ByHand, ControlCharactersOfAClientDoNotReachTheLog) {
   }
 }
 
+TEST_F(ByHand, StrangersAreFewAndDoNotStay) {
+  const auto open = [&](std::uint64_t id) {
+    Client client = Connect(id);
+    client.stream->Receive(In(1ms));
+    transport_.Pump(*listener_, server_);
+    return client;
+  };
+  const auto why = [](const Client& client) {
+    client.stream->Receive(Clock::now());
+    return client.stream->why();
+  };
+  Client worker = Joined(1);
+  Client pulse = open(1);
+  const std::uint64_t ids[] = {1};
+  pulse.stream->Send(
+      MakeMessage({.kind = MessageKind::kAlive}, {}, {}, {reinterpret_cast<const char*>(ids), sizeof ids}),
+      In(1s));
+  std::vector<Client> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(open(100 + i));
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(why(strangers[i]).starts_with(kLater), i < 8) << i;
+  Joined(2);
+
+  // Whoever goes on saying something, but no hello, is none the better for it.
+  const std::uint64_t nobody[] = {77};
+  strangers[39].stream->Send(MakeMessage({.kind = MessageKind::kAlive}, {}, {},
+                                         {reinterpret_cast<const char*>(nobody), sizeof nobody}),
+                             In(1s));
+  transport_.Pump(*listener_, server_, In(9s));
+  EXPECT_EQ(why(strangers[39]), "");
+  transport_.Pump(*listener_, server_, In(30s));
+  for (const Client& stranger : strangers) EXPECT_TRUE(why(stranger).starts_with(kLater));
+  EXPECT_EQ(why(strangers[39]), "later: no hello came for 10 s");
+  EXPECT_EQ(why(pulse), "");
+}
+
+// A hello alone allows no more than a stranger has.
+TEST_F(ByHand, OnlyTheOneThatWasAskedMaySendAState) {
+  terms_.params = 100'000;
+  const auto state = [](std::size_t floats) {
+    return MakeMessage({.kind = MessageKind::kState}, std::vector<float>(floats, 1.0f));
+  };
+  Client stranger = Connect(9), first = Connect(1), second = Connect(2), third = Connect(3);
+  ExpectIn("longer than the limit of 131072", Refusal(stranger, state(40'000)));
+  ASSERT_TRUE(Ask(first, Hello(first, terms_)));
+  EXPECT_FALSE(Ask(second, Hello(second, terms_)));
+  EXPECT_FALSE(Ask(third, Hello(third, terms_)));
+  ExpectIn("longer than the limit of 131072", Refusal(second, state(100'000)));
+  ExpectIn("longer than the limit of 1200120", Refusal(first, state(300'001)));
+  ASSERT_NE(third.stream->Receive(Clock::now()), nullptr) << "the next one is asked";
+  ASSERT_TRUE(Ask(third, state(300'000)));
+  EXPECT_EQ(third.answer.kind, MessageKind::kWelcome);
+  ASSERT_TRUE(Ask(third, MakeMessage(Request(third, MessageKind::kPush), std::vector<float>(100'000))));
+
+  RunTerms huge = terms_;
+  huge.params = 1'000'000'000'000;
+  Client greedy = Connect(4);
+  ExpectIn("params 100000, the worker 1000000000000", Refusal(greedy, Hello(greedy, huge)));
+}
+
+TEST_F(ByHand, ARunTooLargeForOneServerIsRefused) {
+  terms_.params = 1'000'000'000'000;
+  Client greedy = Connect(4);
+  ExpectIn("give the run more servers", Refusal(greedy, Hello(greedy, terms_)));
+}
+
 TEST(ServerFolder, HasOneServerAtATime) {
   const TempFolder folder;
   MemoryTransport transport;

@@ -56,6 +56,10 @@ void Limit(decltype(RLIMIT_DATA) resource, rlim_t value) {
     Limit(RLIMIT_FSIZE, *options.largest_file);
   }
   if (options.most_memory) Limit(RLIMIT_DATA, *options.most_memory);
+  if (options.most_files) {
+    const rlimit limit = {*options.most_files, *options.most_files};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
   char* const nothing[] = {nullptr};
   ::execve(program, argv, options.empty_environment ? nothing : environ);
   ::_exit(127);

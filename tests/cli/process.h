@@ -27,6 +27,7 @@ struct ProcessOptions {
   std::string folder = {};                   // to run in; empty: the test's own
   std::optional<rlim_t> largest_file = {};   // writes beyond it fail with EFBIG
   std::optional<rlim_t> most_memory = {};    // of private data
+  std::optional<rlim_t> most_files = {};     // that it may have open, and cannot raise
   std::optional<std::string> out_file = {};  // standard output goes there instead of being captured
 };
 

@@ -1,6 +1,8 @@
 #include "rpc/grpc/address.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +12,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -40,26 +43,84 @@ std::string ErrnoText(int error) {
   return text;
 }
 
-// A socket that is closed at the end.
-class Socket {
- public:
-  Socket(int family, int type) : fd_(socket(family, type | SOCK_CLOEXEC, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 sockaddr_un UnixName(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), name.sun_path);
   return name;
+}
+
+// Makes way for a socket: removes one that nobody listens on any more.
+void RemoveStaleSocket(const std::string& address, const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return;
+  if (!S_ISSOCK(status.st_mode)) Fail("cannot listen on {}: there is a file of that name", address);
+  const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const sockaddr_un name = UnixName(path);
+  // A full queue of connections (EAGAIN) has a listener, too. Only a refusal says that there is none.
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
+      errno != ECONNREFUSED) {
+    Fail("cannot listen on {}: another server does", address);
+  }
+  if (unlink(path.c_str()) != 0) Fail("cannot remove the unused socket {}: {}", path, ErrnoText(errno));
+}
+
+// A socket that listens, or none with errno set. Two servers at one port would share the clients by chance,
+// so there is no SO_REUSEPORT.
+Descriptor Listen(int family, const sockaddr* name, socklen_t size) {
+  Descriptor listener(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (listener.get() < 0) return listener;
+  const int on = 1;
+  if (family != AF_UNIX) {
+    setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // connections inherit it
+  }
+  if (bind(listener.get(), name, size) != 0 || listen(listener.get(), SOMAXCONN) != 0) return Descriptor();
+  return listener;
+}
+
+int PortOf(const Descriptor& listener) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &size);
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(name).sin6_port
+                                          : reinterpret_cast<const sockaddr_in&>(name).sin_port);
+}
+
+std::vector<Descriptor> ListenAtName(std::string& address) {
+  auto [host, port] = HostAndPort(address);
+  addrinfo hints{}, *first = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &first); error != 0) {
+    Fail("cannot listen on {}: {}", address, gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(first, freeaddrinfo);
+  std::vector<Descriptor> listeners;
+  int problem = 0;
+  for (addrinfo* at = first; at != nullptr; at = at->ai_next) {
+    if (!listeners.empty()) {  // all at the port that the first one got
+      auto* name = at->ai_addr;
+      const auto number = htons(static_cast<std::uint16_t>(PortOf(listeners[0])));
+      if (at->ai_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6*>(name)->sin6_port = number;
+      } else {
+        reinterpret_cast<sockaddr_in*>(name)->sin_port = number;
+      }
+    }
+    Descriptor listener = Listen(at->ai_family, at->ai_addr, at->ai_addrlen);
+    if (listener.get() >= 0) {
+      listeners.push_back(std::move(listener));
+    } else {
+      problem = errno;
+    }
+  }
+  // A name may have addresses that this machine does not use; a port that somebody has is not shared.
+  if (listeners.empty() || (problem == EADDRINUSE && port != "0")) {
+    Fail("cannot listen on {}: {}", address, ErrnoText(problem));
+  }
+  if (address.ends_with(":0")) address.replace(address.size() - 1, 1, std::to_string(PortOf(listeners[0])));
+  return listeners;
 }
 
 }  // namespace
@@ -82,51 +143,24 @@ void CheckAddress(const std::string& address) {
   }
 }
 
-void RemoveStaleSocket(const std::string& address) {
-  const std::optional<std::string> path = SocketPath(address);
-  struct stat status {};
-  if (!path || lstat(path->c_str(), &status) != 0) return;
-  if (!S_ISSOCK(status.st_mode)) Fail("cannot listen on {}: there is a file of that name", address);
-  const Socket probe(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
-  const sockaddr_un name = UnixName(*path);
-  // A full queue of connections (EAGAIN) has a listener, too. Only a refusal says that there is none.
-  if (connect(probe.fd(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
-      errno != ECONNREFUSED) {
-    Fail("cannot listen on {}: another server does", address);
-  }
-  if (unlink(path->c_str()) != 0) {
-    Fail("cannot remove the unused socket {}: {}", *path, ErrnoText(errno));
-  }
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
 }
 
-std::string WhyNotListen(const std::string& address) {
-  const std::string unknown = "the system did not say why";
-  if (const std::optional<std::string> path = SocketPath(address)) {
-    const Socket probe(AF_UNIX, SOCK_STREAM);
-    const sockaddr_un name = UnixName(*path);
-    if (bind(probe.fd(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
-      return ErrnoText(errno);
-    }
-    unlink(path->c_str());
-    return unknown;
-  }
-  const auto [host, port] = HostAndPort(address);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return gai_strerror(error);
-  }
-  std::string why = unknown;
-  for (const addrinfo* at = found; at != nullptr && why == unknown; at = at->ai_next) {
-    const Socket probe(at->ai_family, at->ai_socktype);
-    const int on = 1;
-    setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(probe.fd(), at->ai_addr, at->ai_addrlen) != 0 || listen(probe.fd(), 1) != 0)
-      why = ErrnoText(errno);
-  }
-  freeaddrinfo(found);
-  return why;
+std::vector<Descriptor> ListenAt(std::string& address) {
+  CheckAddress(address);
+  const std::optional<std::string> path = SocketPath(address);
+  if (!path) return ListenAtName(address);
+  RemoveStaleSocket(address, *path);
+  const sockaddr_un name = UnixName(*path);
+  std::vector<Descriptor> listeners;
+  listeners.push_back(Listen(AF_UNIX, reinterpret_cast<const sockaddr*>(&name), sizeof(name)));
+  if (listeners[0].get() < 0) Fail("cannot listen on {}: {}", address, ErrnoText(errno));
+  return listeners;
+}
+
+void RemoveSocket(const std::string& address) {
+  if (const std::optional<std::string> path = SocketPath(address)) unlink(path->c_str());
 }
 
 std::string PeerAddress(const std::string& uri) {

@@ -1,7 +1,5 @@
 #include "rpc/grpc/server.h"
 
-#include <grpcpp/server_builder.h>
-
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -41,6 +39,9 @@ struct GrpcServer::Call {
   bool reading = false, writing = false, finishing = false;  // what is under way
 
   grpc::ByteBuffer buffer;  // where the read under way goes
+  PieceReader message;      // what came before
+  std::size_t limit = 0;    // bytes of a message from this client
+  PieceWriter leaving;      // the message that is being written
   std::deque<Outgoing> queue;
   std::size_t queued = 0;  // bytes in `queue`
 
@@ -51,34 +52,39 @@ struct GrpcServer::Call {
   Deadline overdue;  // when closing
 
   void DropQueue() {
+    leaving = {};
     queue.clear();
     queued = 0;
   }
 };
 
 GrpcServer::GrpcServer(const std::string& address, const Security& security, const Limits& limits)
-    : token_(security.token), limits_(limits), address_(address) {
+    : token_(security.token), limits_(limits) {
   CheckAddress(address);
   const std::shared_ptr<grpc::ServerCredentials> credentials = ServerCredentials(security);
-  RemoveStaleSocket(address);
-  AllowManyConnections();
+  acceptor_ = std::make_unique<Acceptor>(address);
   grpc::ServerBuilder builder;
-  ApplyServerSettings(limits, builder);
-  int port = 0;
-  builder.AddListeningPort(address, credentials, &port);
+  ApplyServerSettings(builder);
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterAsyncGenericService(&service_);
   queue_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
   if (!server_) {
     queue_->Shutdown();
-    Fail("cannot listen on {}: {}", address, WhyNotListen(address));
+    Fail("cannot listen on {}: gRPC does not start", address);
   }
-  if (address_.ends_with(":0")) address_.replace(address_.size() - 1, 1, std::to_string(port));
+  acceptor_->Start([this](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections_->HandleNewConnection(&connection);
+  });
   Accept();
 }
 
 GrpcServer::~GrpcServer() {
   handler_ = nullptr;
+  acceptor_.reset();
   for (const auto& [peer, call] : calls_) {
     if (call->peer == 0) continue;
     call->DropQueue();
@@ -135,6 +141,11 @@ void GrpcServer::Send(PeerId peer, Outgoing message) {
   Advance(call);
 }
 
+void GrpcServer::Allow(PeerId peer, std::size_t bytes) {
+  const auto found = calls_.find(peer);
+  if (found != calls_.end()) found->second->limit = std::min(bytes, limits_.message);
+}
+
 void GrpcServer::Close(PeerId peer, const std::string& reason) {
   const auto found = calls_.find(peer);
   if (found == calls_.end()) return;
@@ -143,6 +154,7 @@ void GrpcServer::Close(PeerId peer, const std::string& reason) {
 
 void GrpcServer::Accept() {
   auto call = std::make_unique<Call>();
+  call->limit = limits_.first;
   service_.RequestCall(&call->context, &call->stream, queue_.get(), queue_.get(), &call->accepted);
   calls_[0] = std::move(call);
 }
@@ -183,7 +195,8 @@ void GrpcServer::OnAccepted(Call& call) {
   calls_[peer] = std::move(calls_[0]);
   Accept();
   if (call.context.method() != kMethod) {
-    BeginClose(call, grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this is a server of Trireme"));
+    BeginClose(call, grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                  "this is a server of Trireme, of another version"));
     return;
   }
   const auto& metadata = call.context.client_metadata();
@@ -213,13 +226,24 @@ void GrpcServer::OnRead(Call& call, bool ok) {
     TellClosed(call);
     return;
   }
-  if (!call.closing && handler_ != nullptr) {
-    SliceReader message;
-    message.Take(call.buffer);
-    handler_->OnMessage(call.peer, message);
+  if (call.closing) {
+    call.message.Clear();
+  } else {
+    TakePiece(call);
   }
   // Also of a stream that is closing: to notice when the client leaves.
   BeginRead(call);
+}
+
+void GrpcServer::TakePiece(Call& call) {
+  try {
+    if (!call.message.Add(call.buffer, call.limit)) return;
+  } catch (const Error& error) {
+    call.message.Clear();
+    return BeginClose(call, grpc::Status(kClosedByServer, error.what()));
+  }
+  if (handler_ != nullptr) handler_->OnMessage(call.peer, call.message);
+  call.message.Clear();
 }
 
 void GrpcServer::OnWritten(Call& call, bool ok) {
@@ -229,12 +253,14 @@ void GrpcServer::OnWritten(Call& call, bool ok) {
 
 void GrpcServer::Advance(Call& call) {
   if (call.writing || call.ended || down_) return;
-  if (!call.queue.empty()) {
-    const Outgoing message = std::move(call.queue.front());
+  if (call.leaving.done() && !call.queue.empty()) {
+    call.queued -= call.queue.front()->size();
+    call.leaving = PieceWriter(std::move(call.queue.front()));
     call.queue.pop_front();
-    call.queued -= message->size();
+  }
+  if (!call.leaving.done()) {
     call.writing = true;
-    call.stream.Write(Wrap(message), &call.written);
+    call.stream.Write(call.leaving.Next(), &call.written);
   } else if (call.closing) {
     call.ended = call.finishing = true;
     call.stream.Finish(call.status, &call.finished);

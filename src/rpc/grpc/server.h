@@ -7,11 +7,13 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 #include <string>
 #include <unordered_map>
 
+#include "rpc/grpc/acceptor.h"
 #include "rpc/grpc/bytes.h"
 #include "rpc/transport.h"
 
@@ -23,9 +25,10 @@ class GrpcServer final : public ServerTransport {
   GrpcServer(const std::string& address, const Security& security, const Limits& limits);
   ~GrpcServer() override;
 
-  const std::string& address() const override { return address_; }
+  const std::string& address() const override { return acceptor_->address(); }
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
+  void Allow(PeerId peer, std::size_t bytes) override;
   void Close(PeerId peer, const std::string& reason) override;
 
  private:
@@ -39,6 +42,7 @@ class GrpcServer final : public ServerTransport {
   void OnAccepted(Call& call);
   void BeginRead(Call& call);
   void OnRead(Call& call, bool ok);
+  void TakePiece(Call& call);
   void OnWritten(Call& call, bool ok);
   // Starts what is to be done next: a write, or the end.
   void Advance(Call& call);
@@ -49,10 +53,11 @@ class GrpcServer final : public ServerTransport {
 
   const std::string token_;
   const Limits limits_;
-  std::string address_;
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<Acceptor> acceptor_;
   Handler* handler_ = nullptr;  // while Run runs
   bool down_ = false;           // nothing new may be started
   PeerId next_peer_ = 1;

@@ -2,7 +2,6 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <climits>
@@ -19,8 +18,6 @@ struct Setting {
   int value;
 };
 
-int ClampToInt(std::size_t bytes) { return static_cast<int>(std::min<std::size_t>(bytes, INT_MAX)); }
-
 // Measured with bench/rpc_bench and by processor time per message, two processes on one machine:
 // - A window of 8 MB from the start instead of the estimated one, and frames of 1 MB instead of 16 KB, save a
 // third of
@@ -30,10 +27,9 @@ int ClampToInt(std::size_t bytes) { return static_cast<int>(std::min<std::size_t
 // - GRPC_POLL_STRATEGY=poll saves a fifth when several threads wait on streams of their own, since none wakes
 // up for
 //   another's. The default stays: with it, a thread that waits for one server moves bytes to and from all.
-std::vector<Setting> Common(const Limits& limits) {
+std::vector<Setting> Common() {
   return {
-      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, ClampToInt(limits.message)},
-      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(sizeof(std::uint64_t) + kPiece)},
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20},
       // Parameters are noise to a compressor.
@@ -52,10 +48,11 @@ void LogNothingButBugs(gpr_log_func_args* args) {
 
 }  // namespace
 
-grpc::ChannelArguments ClientSettings(const Limits& limits) {
+grpc::ChannelArguments ClientSettings() {
   grpc::ChannelArguments settings;
-  for (const Setting& setting : Common(limits)) settings.SetInt(setting.name, setting.value);
+  for (const Setting& setting : Common()) settings.SetInt(setting.name, setting.value);
   for (const Setting& setting : {
+           Setting{GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
            // The layer above knows what may be sent twice.
            Setting{GRPC_ARG_ENABLE_RETRIES, 0},
            // A connection of its own for each stream: none waits behind another's messages.
@@ -74,15 +71,16 @@ grpc::ChannelArguments ClientSettings(const Limits& limits) {
   return settings;
 }
 
-void ApplyServerSettings(const Limits& limits, grpc::ServerBuilder& builder) {
-  for (const Setting& setting : Common(limits)) builder.AddChannelArgument(setting.name, setting.value);
+void ApplyServerSettings(grpc::ServerBuilder& builder) {
+  for (const Setting& setting : Common()) builder.AddChannelArgument(setting.name, setting.value);
   for (const Setting& setting : {
-           // Two servers at one port would share the clients by chance.
-           Setting{GRPC_ARG_ALLOW_REUSEPORT, 0},
-           // Ours open one. A stranger cannot fill more than one window per connection.
+           // Ours open one. A stranger cannot fill more than one window and one piece per connection.
            Setting{GRPC_ARG_MAX_CONCURRENT_STREAMS, 1},
+           Setting{GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 << 20},
            // A connection that does not get as far as HTTP/2.
            Setting{GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
+           // One that does, and opens no stream.
+           Setting{GRPC_ARG_MAX_CONNECTION_IDLE_MS, 10'000},
            // Leases tell quickly who is gone; this only frees the connections of machines that vanished.
            Setting{GRPC_ARG_KEEPALIVE_TIME_MS, 300'000},
            Setting{GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 60'000},
@@ -94,13 +92,6 @@ void ApplyServerSettings(const Limits& limits, grpc::ServerBuilder& builder) {
 void SetUpProcess() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogNothingButBugs);
   grpc_init();
-}
-
-void AllowManyConnections() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 gpr_timespec ToTimespec(Deadline deadline) {

@@ -5,22 +5,18 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "rpc/transport.h"
+#include "rpc/grpc/bytes.h"
 
 namespace trireme {
 
-inline constexpr char kMethod[] = "/trireme.Parameters/Exchange";
+inline constexpr char kMethod[] = "/trireme.Parameters/Pieces";
 
-grpc::ChannelArguments ClientSettings(const Limits& limits);
-void ApplyServerSettings(const Limits& limits, grpc::ServerBuilder& builder);
+grpc::ChannelArguments ClientSettings();
+void ApplyServerSettings(grpc::ServerBuilder& builder);
 
 // Keeps gRPC from writing to the terminal, unless GRPC_VERBOSITY asks for it, and keeps its threads, which
 // would end with the last stream and start again with the next. Before anything else of gRPC is used.
 void SetUpProcess();
-
-// As many connections as the system lets the process have. A server of gRPC 1.51 that once finds no
-// descriptor for a new connection never accepts another.
-void AllowManyConnections();
 
 gpr_timespec ToTimespec(Deadline deadline);
 

@@ -28,7 +28,7 @@ GrpcStream::GrpcStream(const std::string& address, const Security& security, con
       token_(security.token),
       limits_(limits),
       channel_((CheckAddress(address),
-                grpc::CreateCustomChannel(address, ClientCredentials(security), ClientSettings(limits)))),
+                grpc::CreateCustomChannel(address, ClientCredentials(security), ClientSettings()))),
       stub_(channel_) {}
 
 GrpcStream::~GrpcStream() {
@@ -38,6 +38,7 @@ GrpcStream::~GrpcStream() {
       call_->WritesDone(Begin(kWrite));
       // The server answers by ending the stream, after it has read everything.
       do {
+        arrived_ = false;
         BeginRead();
       } while (Wait(kRead, deadline) && state_[kRead].ok);
     }
@@ -61,21 +62,28 @@ bool GrpcStream::Send(Outgoing message, Deadline deadline) {
                       limits_.message));
     return false;
   }
-  call_->Write(Wrap(std::move(message)), Begin(kWrite));
+  leaving_ = PieceWriter(std::move(message));
+  BeginWrite();
   return true;
 }
 
 Incoming* GrpcStream::Receive(Deadline deadline) {
   if (!Open(deadline)) return nullptr;
-  incoming_.Clear();
-  BeginRead();
-  if (!Wait(kRead, deadline)) return nullptr;
-  if (!state_[kRead].ok) {
-    Close(Why(address_, Finish()));
-    return nullptr;
+  for (;;) {
+    BeginRead();
+    if (!Wait(kRead, deadline)) return nullptr;
+    if (!state_[kRead].ok) {
+      Close(Why(address_, Finish()));
+      return nullptr;
+    }
+    arrived_ = false;
+    try {
+      if (incoming_.Add(buffer_, limits_.message)) return &incoming_;
+    } catch (const Error& error) {
+      Close(fmt::format("{}: {}", address_, error.what()));
+      return nullptr;
+    }
   }
-  incoming_.Take(buffer_);
-  return &incoming_;
 }
 
 bool GrpcStream::Open(Deadline deadline) {
@@ -119,20 +127,30 @@ bool GrpcStream::Wait(Operation operation, Deadline deadline) {
     void* tag = nullptr;
     bool ok = false;
     if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) return false;
-    state_[reinterpret_cast<std::intptr_t>(tag)] = {.pending = false, .ok = ok};
+    const auto done = static_cast<Operation>(reinterpret_cast<std::intptr_t>(tag));
+    state_[done] = {.pending = false, .ok = ok};
+    if (done == kWrite && ok) BeginWrite();
+    if (done == kRead) arrived_ = ok;
   }
   return true;
 }
 
+// The next piece, if there is one.
+void GrpcStream::BeginWrite() {
+  if (!leaving_.done()) call_->Write(leaving_.Next(), Begin(kWrite));
+}
+
 void GrpcStream::BeginRead() {
-  if (!state_[kRead].pending) call_->Read(&buffer_, Begin(kRead));
+  if (!state_[kRead].pending && !arrived_) call_->Read(&buffer_, Begin(kRead));
 }
 
 grpc::Status GrpcStream::Finish() {
+  leaving_ = {};
   // The status comes after all messages; those that nobody will ask for any more are dropped.
   const Deadline deadline = Clock::now() + kExplanation;
   bool in_time = true;
   while (in_time && open_ && (state_[kRead].pending || state_[kRead].ok)) {
+    arrived_ = false;
     BeginRead();
     in_time = Wait(kRead, deadline);
   }
@@ -147,6 +165,7 @@ grpc::Status GrpcStream::Finish() {
 void GrpcStream::Close(const std::string& why) {
   closed_ = true;
   why_ = why;
+  leaving_ = {};
   if (context_) context_->TryCancel();
 }
 

@@ -45,6 +45,7 @@ class GrpcStream final : public Stream {
   // Until `operation` is not under way any more. False: the deadline came first.
   bool Wait(Operation operation, Deadline deadline);
   void BeginRead();
+  void BeginWrite();
   // The status of a call of which some operation failed.
   grpc::Status Finish();
   void Close(const std::string& why);
@@ -60,8 +61,10 @@ class GrpcStream final : public Stream {
   std::array<State, kOperations> state_;
   grpc::ByteBuffer buffer_;  // where the read under way goes
   grpc::Status status_;      // where Finish puts it
-  SliceReader incoming_;
-  bool open_ = false;  // the call has reached a server
+  PieceReader incoming_;
+  PieceWriter leaving_;   // the message that is being written
+  bool arrived_ = false;  // a piece that nobody has taken is in buffer_
+  bool open_ = false;     // the call has reached a server
   bool closed_ = false;
   std::string why_;
 };

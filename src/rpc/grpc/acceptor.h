@@ -1,0 +1,59 @@
+// Listens, and hands connections over to gRPC when they begin to talk.
+//
+// gRPC's own listener never accepts again once it found no descriptor for a connection. This one
+// - keeps some descriptors free for files: a connection for which there is none above that is closed, unless
+// one
+//   that has said nothing yet can be closed instead, the oldest first;
+// - keeps connections that have said nothing, and closes them after ten seconds;
+// - goes on by itself when the system had no descriptors or no memory for a while.
+//
+// Has a thread of its own. Thread safety: Start once, then only the destructor.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rpc/grpc/address.h"
+#include "rpc/transport.h"
+
+namespace trireme {
+
+class Acceptor {
+ public:
+  // Listens, but accepts nothing before Start. Throws Error, see Transport::Listen; also when the process may
+  // have too few descriptors.
+  explicit Acceptor(const std::string& address);
+  ~Acceptor();
+
+  const std::string& address() const { return address_; }
+  // From now on `hand_over` is called, from another thread, with every connection that has something to say,
+  // and owns it.
+  void Start(std::function<void(int fd)> hand_over);
+
+ private:
+  struct Silent {
+    Descriptor connection;
+    Deadline since;
+  };
+
+  void Run();
+  // Takes in those that wait at `listener`. False: there is no room for another one at all.
+  bool AcceptFrom(const Descriptor& listener);
+  // With a number below the highest, or none.
+  Descriptor MakeRoomFor(Descriptor connection);
+  // Hands over or closes a connection of which something was heard.
+  void OnHeard(Silent& silent);
+
+  std::string address_;
+  int highest_;  // descriptors from here on are for files
+  Descriptor wake_;
+  std::vector<Descriptor> listeners_;
+  std::function<void(int)> hand_over_;
+  std::deque<Silent> silent_;  // oldest first; the thread's
+  std::thread thread_;
+};
+
+}  // namespace trireme
