@@ -60,7 +60,7 @@ bench-presets: demo
 asan-ubsan tsan:
 	scripts/setup test
 	cmake --preset $@
-	cmake --build --preset $@
+	cmake --build --preset $@ --target fast_tests
 	ctest --test-dir $(BUILD)/$@ --output-on-failure -L fast -j2
 
 format:

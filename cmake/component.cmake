@@ -28,6 +28,7 @@ endfunction()
 
 # trireme_fast_tests(<name>): the tests of the program <name>_test.
 function(trireme_fast_tests name)
+  add_dependencies(fast_tests ${name}_test)
   # gRPC is not instrumented: see the two files.
   set(notes ${PROJECT_SOURCE_DIR}/src/rpc)
   if(TRIREME_SANITIZE MATCHES "thread")
