@@ -15,8 +15,7 @@ Member& Membership::Join(std::uint64_t id, int rank, PeerId peer, Deadline now) 
   if (const Member* const known = Find(id)) {
     rank = known->rank;
   } else if (rank < 0 || taken(rank)) {
-    rank = 0;
-    while (taken(rank)) ++rank;
+    rank = LowestFreeRank();
   }
   if (places_ > 0 && rank >= places_) Fail("later: all {} places of this run are taken", places_);
   Member& member = members_[id];
@@ -25,6 +24,14 @@ Member& Membership::Join(std::uint64_t id, int rank, PeerId peer, Deadline now) 
   member.peer = peer;
   member.heard = member.asked = now;
   return member;
+}
+
+int Membership::LowestFreeRank() const {
+  std::vector<bool> taken(members_.size() + 1);
+  for (const auto& [id, member] : members_) {
+    if (static_cast<std::size_t>(member.rank) < taken.size()) taken[member.rank] = true;
+  }
+  return static_cast<int>(std::find(taken.begin(), taken.end(), false) - taken.begin());
 }
 
 Member* Membership::Find(std::uint64_t id) {

@@ -41,8 +41,8 @@ class Membership {
   void Hear(std::uint64_t id, Deadline now);
   // The stream is gone; its worker stays a member until its lease ends.
   void Disconnect(PeerId peer);
-  // Puts out those whose lease has ended and returns them. To be called several times per lease: a longer time
-  // without a call is one in which the server itself stood still, and counts as nobody's silence.
+  // Puts out those whose lease has ended and returns them. To be called several times per lease: a longer
+  // time without a call is one in which the server itself stood still, and counts as nobody's silence.
   std::vector<Member> Expire(Deadline now);
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -57,6 +57,8 @@ class Membership {
   Member* WithRank(int rank);
 
  private:
+  int LowestFreeRank() const;
+
   Clock::duration lease_;
   int places_;
   std::map<std::uint64_t, Member> members_;  // by id

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace trireme {
 namespace {
 
@@ -37,6 +39,17 @@ TEST(Membership, TheTimeInWhichTheServerStoodStillIsNoSilence) {
   EXPECT_EQ(members.Expire(now).size(), 0u);
   EXPECT_EQ(ExpireUntil(members, now, now + milliseconds(250)), 0u);
   EXPECT_EQ(ExpireUntil(members, now, now + seconds(1)), 1u);
+}
+
+TEST(Membership, ThereAreAsManyPlacesAsWasSaid) {
+  Membership members(seconds(1), 5000);
+  const Deadline now = Clock::now();
+  for (int i = 0; i < 5000; ++i) EXPECT_EQ(members.Join(i, i % 3 == 0 ? i : -1, i, now).rank, i);
+  EXPECT_THROW(members.Join(9000, -1, 9000, now), Error);
+  EXPECT_THROW(members.Join(9000, 7, 9000, now), Error);
+  EXPECT_EQ(members.size(), 5000);
+  members.Leave(17);
+  EXPECT_EQ(members.Join(9000, 7, 9000, now).rank, 17);
 }
 
 }  // namespace

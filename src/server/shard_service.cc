@@ -5,10 +5,14 @@
 #include <cmath>
 
 #include "base/simd.h"
+#include "server/last_sequences.h"
 #include "server/sync_rounds.h"
 
 namespace trireme {
 namespace {
+
+// A shard remembers the last updates of as many workers.
+constexpr int kMostOnTheirOwn = LastSequences::kMost;
 
 // Whether all are finite: no exponent of ones only.
 struct AllFinite {
@@ -30,7 +34,7 @@ ShardService::ShardService(ServerTransport& transport, const RunTerms& terms, in
       terms_(terms),
       index_(index),
       shard_(std::move(shard)),
-      members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : 0),
+      members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : kMostOnTheirOwn),
       gradient_(shard_->params().size()),
       recovered_(recovered),
       first_version_(shard_->version()),

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -59,36 +60,44 @@ void Acceptor::Start(std::function<void(int fd)> hand_over) {
 }
 
 void Acceptor::Run() {
-  Deadline resume = Deadline::min();  // of listening
-  for (;;) {
-    const Deadline now = Clock::now();
-    while (!silent_.empty() && now - silent_.front().since >= kSilence) silent_.pop_front();
-
-    std::vector<pollfd> ready = {{wake_.get(), POLLIN, 0}};
-    const bool listening = now >= resume;
-    for (const Descriptor& listener : listeners_) {
-      ready.push_back({listening ? listener.get() : -1, POLLIN, 0});
-    }
-    const std::size_t heard = ready.size();
-    for (const Silent& silent : silent_) ready.push_back({silent.connection.get(), POLLIN, 0});
-
-    Deadline until = listening ? Deadline::max() : resume;
-    if (!silent_.empty()) until = std::min(until, silent_.front().since + kSilence);
-    const int timeout =
-        until == Deadline::max()
-            ? -1
-            : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
-    if (poll(ready.data(), ready.size(), timeout) <= 0) continue;
-    if (ready[0].revents != 0) return;
-
-    for (std::size_t i = heard; i < ready.size(); ++i) {
-      if (ready[i].revents != 0) OnHeard(silent_[i - heard]);
-    }
-    std::erase_if(silent_, [](const Silent& silent) { return silent.connection.get() < 0; });
-    for (std::size_t i = 0; i < listeners_.size(); ++i) {
-      if (ready[1 + i].revents != 0 && !AcceptFrom(listeners_[i])) resume = now + kPause;
+  bool ended = false;
+  while (!ended) {
+    try {
+      ended = !HandleEvents();
+    } catch (const std::bad_alloc&) {
+      silent_.clear();
+      resume_ = Clock::now() + kPause;
     }
   }
+}
+
+bool Acceptor::HandleEvents() {
+  const Deadline now = Clock::now();
+  while (!silent_.empty() && now - silent_.front().since >= kSilence) silent_.pop_front();
+
+  std::vector<pollfd> ready = {{wake_.get(), POLLIN, 0}};
+  const bool listening = now >= resume_;
+  for (const Descriptor& listener : listeners_) {
+    ready.push_back({listening ? listener.get() : -1, POLLIN, 0});
+  }
+  const std::size_t heard = ready.size();
+  for (const Silent& silent : silent_) ready.push_back({silent.connection.get(), POLLIN, 0});
+
+  Deadline until = listening ? Deadline::max() : resume_;
+  if (!silent_.empty()) until = std::min(until, silent_.front().since + kSilence);
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+  if (poll(ready.data(), ready.size(), until == Deadline::max() ? -1 : static_cast<int>(wait)) <= 0)
+    return true;
+  if (ready[0].revents != 0) return false;
+
+  for (std::size_t i = heard; i < ready.size(); ++i) {
+    if (ready[i].revents != 0) OnHeard(silent_[i - heard]);
+  }
+  std::erase_if(silent_, [](const Silent& silent) { return silent.connection.get() < 0; });
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    if (ready[1 + i].revents != 0 && !AcceptFrom(listeners_[i])) resume_ = now + kPause;
+  }
+  return true;
 }
 
 bool Acceptor::AcceptFrom(const Descriptor& listener) {

@@ -40,6 +40,8 @@ class Acceptor {
   };
 
   void Run();
+  // Waits for something to happen and handles it. False: the end has come.
+  bool HandleEvents();
   // Takes in those that wait at `listener`. False: there is no room for another one at all.
   bool AcceptFrom(const Descriptor& listener);
   // With a number below the highest, or none.
@@ -52,7 +54,8 @@ class Acceptor {
   Descriptor wake_;
   std::vector<Descriptor> listeners_;
   std::function<void(int)> hand_over_;
-  std::deque<Silent> silent_;  // oldest first; the thread's
+  std::deque<Silent> silent_;          // oldest first; the thread's, as is
+  Deadline resume_ = Deadline::min();  // until when nothing is accepted
   std::thread thread_;
 };
 

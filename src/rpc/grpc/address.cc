@@ -73,7 +73,10 @@ Descriptor Listen(int family, const sockaddr* name, socklen_t size) {
   const int on = 1;
   if (family != AF_UNIX) {
     setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // connections inherit it
+    // Connections inherit these. A machine that vanished is given up when it takes nothing for so long.
+    const unsigned milliseconds = 60'000;
+    setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(listener.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
   }
   if (bind(listener.get(), name, size) != 0 || listen(listener.get(), SOMAXCONN) != 0) return Descriptor();
   return listener;
