@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo all test fast build chaos bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo all test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -36,6 +36,22 @@ fast: build
 chaos: build
 	CHAOS_SECONDS=200 $(BUILD)/tests/chaos/chaos_test
 
+# Ten minutes of libFuzzer for each target, from the corpus in the tree; it ends at the first finding and says where that is.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= settings checkpoint shard_files server client
+fuzz:
+	scripts/setup fuzz
+	cmake --preset fuzz
+	cmake --build --preset fuzz --target fuzzers
+	@for target in $(FUZZ_TARGETS); do \
+	  echo "== $$target, $(FUZZ_SECONDS) s"; \
+	  mkdir -p $(BUILD)/fuzz/corpus/$$target; \
+	  TMPDIR=$$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) \
+	  $(BUILD)/fuzz/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) -timeout=30 -rss_limit_mb=2048 -max_len=8192 \
+	    -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target \
+	    tests/fuzz/corpus/$$target || exit 1; \
+	done
+
 bench:
 	scripts/setup bench
 	cmake --preset release -DTRIREME_BENCH=ON
@@ -56,12 +72,12 @@ bench-presets: demo
 	python3 bench/presets.py $(BUILD)/trireme
 	python3 bench/presets.py $(BUILD)/trireme --full
 
-# Threads, parsing and everything else of the fast tests under the sanitizers.
+# Threads, parsing and everything else of the fast tests under the sanitizers, with what others may have written under the first.
 asan-ubsan tsan:
 	scripts/setup test
 	cmake --preset $@
-	cmake --build --preset $@ --target fast_tests
-	ctest --test-dir $(BUILD)/$@ --output-on-failure -L fast -j2
+	cmake --build --preset $@ --target fast_tests $(if $(filter asan%,$@),fuzz_tests)
+	ctest --test-dir $(BUILD)/$@ --output-on-failure -L '$(if $(filter asan%,$@),fast|fuzz,fast)' -j2
 
 format:
 	scripts/setup dev

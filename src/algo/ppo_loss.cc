@@ -27,7 +27,7 @@ struct SurrogateGradient {
     const T clipped_term = clipped * advantage;
     stats[kPolicyLoss] -= SumOf(Min(plain_term, clipped_term));
     stats[kApproxKl] += SumOf(ratio - 1.0f - log_ratio);  // unbiased and never negative (Schulman 2020)
-    stats[kClipped] += SumOf((ratio < low) | (ratio > high) ? T{} + 1.0f : T{});
+    stats[kClipped] += SumOf(((ratio < low) | (ratio > high)) ? T{} + 1.0f : T{});
     return plain_term <= clipped_term ? -plain_term * rule.per_sample : T{};
   }
 };

@@ -44,9 +44,10 @@ void Append(const std::string& name, const auto& bytes, std::string& out) {
 
 void StateWriter::Merge(std::string_view encoded, const std::string& prefix) {
   while (!encoded.empty()) {
-    const std::string name = TakeBytes(encoded);
+    const std::string name = prefix + TakeBytes(encoded);
     const std::string_view bytes = TakeView(encoded);
-    Put<char>(prefix + name, std::span<const char>(bytes.data(), bytes.size()));
+    if (sections_.contains(name)) Fail("the saved state has two sections '{}'", name);
+    Put<char>(name, std::span<const char>(bytes.data(), bytes.size()));
   }
 }
 
@@ -71,8 +72,9 @@ std::string StateWriter::Encode() && {
 StateReader::StateReader(std::string_view encoded) {
   auto sections = std::make_shared<std::map<std::string, std::string>>();
   while (!encoded.empty()) {
-    std::string name = TakeBytes(encoded);
-    (*sections)[std::move(name)] = TakeBytes(encoded);
+    const std::string name = TakeBytes(encoded);
+    const bool is_new = sections->emplace(name, TakeBytes(encoded)).second;
+    if (!is_new) Fail("the saved state has two sections '{}'", name);
   }
   sections_ = std::move(sections);
 }

@@ -127,5 +127,15 @@ TEST(State, EncodedPartsMergeLikeOthers) {
   EXPECT_THROW(StateWriter().Merge(std::string_view(encoded).substr(0, encoded.size() - 1)), Error);
 }
 
+// Of a file that was changed, or of a peer.
+TEST(State, ANameThatComesTwiceIsRefused) {
+  StateWriter once;
+  once.PutText("name", "value");
+  const std::string twice = once.Encode() + once.Encode();
+  EXPECT_THROW(StateReader{twice}, Error);
+  EXPECT_THROW(StateWriter().Merge(twice), Error);
+  EXPECT_THROW(once.Merge(once.Encode()), Error);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -100,7 +100,7 @@ ShardRange RangeOfServer(const RunTerms& terms, int index) {
 
 void Greeting::Fields(ConfigFields& field) {
   field("worker", worker, "its id");
-  field("rank", rank, "or -1", Between(-1, 1e9));
+  field("rank", rank, "or -1", Between(-1, kHighestRank));
   field("clock", clock, "its pushes so far", Between(0, kMostUpdates));
   field("candidate", candidate, "may lead");
   field("server", server, "the part of the parameters", AtLeast(0));

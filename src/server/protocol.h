@@ -134,6 +134,7 @@ inline constexpr int kMostServers = 1024, kMostWorkers = 1024;
 inline constexpr std::string_view kLater = "later: ";
 // Numbers beyond this are not believed.
 inline constexpr std::uint64_t kMostUpdates = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kHighestRank = 1'000'000'000;
 
 // What all workers and servers of a run agree on.
 struct RunTerms {

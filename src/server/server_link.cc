@@ -18,6 +18,15 @@ constexpr std::chrono::seconds kOpening{3};  // for one attempt to connect
 constexpr std::chrono::seconds kFirstWord{3}, kNextWord{30}, kGrace{5};
 constexpr std::string_view kTokenRefused = "refused the token";  // why a stream ends that has another token
 
+// Whoever answers may be no server of ours: what workers count with is bounded.
+bool Believable(const Header& answer) {
+  const bool clock = answer.kind != MessageKind::kParams ||
+                     (answer.clip >= 0 && answer.clip <= static_cast<double>(kMostUpdates));
+  const bool rank = answer.kind != MessageKind::kWelcome || answer.worker <= kHighestRank;
+  return clock && rank && answer.steps >= 0 && static_cast<std::uint64_t>(answer.steps) <= kMostUpdates &&
+         answer.number <= kMostUpdates && answer.version <= kMostUpdates;
+}
+
 }  // namespace
 
 ServerLink::ServerLink(ServerPlace place, std::function<Outgoing()> state)
@@ -173,6 +182,7 @@ Incoming* ServerLink::Receive(Header& header, Deadline until) {
   Incoming* const message = stream_->Receive(until);
   if (message == nullptr) return nullptr;
   header = ReadHeader(*message);
+  if (!Believable(header)) Fail("server {} sends numbers that cannot be true", place_.address);
   if (header.kind == MessageKind::kWaiting) said_ = Printable(ReadText(*message, header));
   heard_ = Clock::now();
   return message;

@@ -1,0 +1,78 @@
+// Messages of servers and workers out of an input: sane ones with some fields that are not, and bytes of any
+// kind.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "input.h"
+#include "server/protocol.h"
+
+namespace trireme::fuzz {
+
+inline constexpr float kFloats[] = {1.0f,
+                                    -0.5f,
+                                    0.0f,
+                                    3e38f,
+                                    1e-40f,
+                                    std::numeric_limits<float>::infinity(),
+                                    std::numeric_limits<float>::quiet_NaN(),
+                                    0.25f};
+inline constexpr std::uint64_t kNumbers[] = {0, 1, 2, 3, 7, 1u << 20, std::uint64_t{1} << 48, UINT64_MAX};
+
+inline float AnyFloat(Input& in) { return kFloats[in.Choice(std::size(kFloats))]; }
+// `usual` most of the time.
+inline std::uint64_t AnyNumber(Input& in, std::uint64_t usual) {
+  const int choice = in.Choice(32);
+  if (choice < static_cast<int>(std::size(kNumbers))) return kNumbers[choice];
+  return choice < 12 ? usual + in.Byte() - 128 : usual;
+}
+
+inline RunTerms FuzzTerms(Pace pace) {
+  return {.version = "1",
+          .env = "Env",
+          .algo = "algo",
+          .network = "net",
+          .seed = 7,
+          .params = 1030,  // two blocks of the norm, so that two servers have a part each
+          .work_shards = 8,
+          .servers = 2,
+          .pace = pace,
+          .workers = 2,
+          .staleness_bound = 1,
+          .lease_s = 1,
+          .round_s = 2,
+          .optimizer = {}};
+}
+
+inline Outgoing ToMessage(const std::string& bytes) {
+  auto buffer = std::make_shared<AlignedBuffer<std::byte>>(bytes.size());
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  return buffer;
+}
+
+// All of the header but its kind, and the parts: `floats` floats unless the input wants others.
+inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
+  header.sequence = AnyNumber(in, header.sequence);
+  header.version = AnyNumber(in, header.version);
+  header.number = AnyNumber(in, header.number);
+  header.steps = static_cast<std::int64_t>(AnyNumber(in, 4));
+  header.operation = static_cast<std::uint32_t>(AnyNumber(in, 1));
+  header.flags = in.Byte();
+  header.learning_rate = AnyFloat(in);
+  header.clip = AnyFloat(in);
+  if (in.Choice(8) == 1) {
+    header.special_begin = AnyNumber(in, 0);
+    header.special_end = AnyNumber(in, 10);
+    header.special_rate = AnyFloat(in);
+  }
+  header.leader = static_cast<std::int32_t>(AnyNumber(in, 0));
+  header.members = static_cast<std::uint32_t>(AnyNumber(in, 2));
+  const std::size_t sizes[] = {floats, floats, floats, floats, 0, floats + 2, 1, 3 * floats};
+  const std::vector<float> values(sizes[in.Choice(std::size(sizes))], AnyFloat(in));
+  const std::vector<double> doubles(in.Choice(4), static_cast<double>(AnyFloat(in)));
+  return MakeMessage(header, values, doubles, in.Text());
+}
+
+}  // namespace trireme::fuzz

@@ -1,0 +1,192 @@
+// A parameter server and what clients may send: sequences of messages of several of them, who come, go,
+// freeze and are cut off, while the clock jumps and the server starts again.
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "messages.h"
+#include "rpc/memory_transport.h"
+#include "server/parameter_server.h"
+
+namespace trireme::fuzz {
+namespace {
+
+constexpr int kClients = 4;
+constexpr int kMostActions = 200;
+enum Action { kHello, kState, kRequest, kRaw, kLeave, kCut, kFreeze, kThaw, kTime, kRestart, kActions };
+
+struct Client {
+  PeerId number = 0;
+  std::unique_ptr<Stream> stream;
+  std::uint64_t sequence = 1, version = 0, operation = 0;  // as the server said last
+};
+
+class Stage {
+ public:
+  Stage(Pace pace, bool files) : terms_(FuzzTerms(pace)) {
+    if (files) folder_.emplace();
+    Start();
+  }
+
+  void Act(Input& in) {
+    const int action = in.Choice(kActions);
+    Client& client = clients_[in.Choice(kClients)];
+    const std::uint64_t id = 1 + static_cast<std::uint64_t>(&client - clients_.data());
+    switch (action) {
+      case kHello: {
+        Open(client);
+        Greeting greeting{.worker = AnyNumber(in, id), .terms = terms_};
+        greeting.rank = static_cast<std::int64_t>(AnyNumber(in, 0) % 1'000'000'000) - 1;
+        greeting.clock = AnyNumber(in, 0) % kMostUpdates;
+        greeting.candidate = in.Choice(4) != 1;
+        greeting.server = in.Choice(8) == 1 ? 1 : 0;
+        greeting.continues = in.Choice(4) == 1;
+        const bool own_words = in.Choice(16) == 1;
+        Send(client, MakeMessage({.kind = MessageKind::kHello, .worker = greeting.worker, .sequence = 1}, {},
+                                 {}, own_words ? in.Text() : greeting.Encode()));
+        break;
+      }
+      case kState:
+        Send(client, AnyMessage(in, {.kind = MessageKind::kState, .worker = id}, Floats()));
+        break;
+      case kRequest: {
+        Header header{.worker = id,
+                      .sequence = ++client.sequence,
+                      .version = client.version,
+                      .number = client.operation};
+        header.kind = static_cast<MessageKind>(in.Choice(20));
+        Send(client, AnyMessage(in, header, Floats()));
+        break;
+      }
+      case kRaw:
+        Send(client, ToMessage(in.Text()));
+        break;
+      case kLeave:
+        client.stream.reset();
+        break;
+      case kCut:
+        transport_.Cut(client.number);
+        break;
+      case kFreeze:
+        transport_.Freeze(client.number);
+        break;
+      case kThaw:
+        transport_.Thaw(client.number);
+        break;
+      case kTime:
+        now_ += std::chrono::milliseconds(100 * in.Byte());
+        break;
+      case kRestart:
+        Start();
+        break;
+    }
+    transport_.Pump(*listener_, *server_, now_);
+    for (Client& each : clients_) Hear(each);
+  }
+
+ private:
+  std::size_t Floats() const { return RangeOfServer(terms_, 0).size; }
+
+  void Start() {
+    server_.reset();
+    listener_.reset();
+    listener_ = transport_.Listen("server", {});
+    server_ = std::make_unique<ParameterServer>(
+        *listener_, ParameterServerOptions{.folder = folder_ ? folder_->path() / "state" : "",
+                                           .audit = folder_.has_value()});
+  }
+  void Open(Client& client) {
+    if (client.stream && !client.stream->closed()) return;
+    client.stream = transport_.Connect("server", {});
+    client.number = ++last_;
+  }
+  void Send(Client& client, const Outgoing& message) {
+    Open(client);
+    client.stream->Send(message, Deadline::min());
+  }
+  void Hear(Client& client) {
+    if (!client.stream) return;
+    while (Incoming* const message = client.stream->Receive(Deadline::min())) {
+      const Header answer = ReadHeader(*message);
+      client.version = answer.version;
+      client.operation = answer.number;
+    }
+  }
+
+  RunTerms terms_;
+  std::optional<ScratchFolder> folder_;
+  MemoryTransport transport_;
+  PeerId last_ = 0;
+  Deadline now_ = Clock::now();
+  std::unique_ptr<ServerTransport> listener_;
+  std::unique_ptr<ParameterServer> server_;
+  std::array<Client, kClients> clients_;
+};
+
+}  // namespace
+
+// Two workers come, the first brings the parameters, and both make some requests.
+std::vector<std::pair<std::string, std::string>> Seeds() {
+  std::vector<std::pair<std::string, std::string>> seeds;
+  const auto usual = [](InputWriter& w, int count) {
+    for (int i = 0; i < count; ++i) w.Byte(31);
+  };
+  const auto message = [&](InputWriter& w, int floats, int doubles, int flags = 0) {
+    usual(w, 3);                           // sequence, version, number
+    usual(w, 2);                           // steps, operation
+    w.Byte(flags).Byte(7).Byte(0);         // flags, learning rate, clip
+    w.Byte(0);                             // no special range
+    usual(w, 2);                           // leader, members
+    w.Byte(floats).Byte(0).Byte(doubles);  // how many, which
+    if (doubles > 0) w.Byte(0);
+    w.Text("");
+  };
+  for (int pace = 0; pace < 3; ++pace) {
+    for (int files = 0; files < 2; ++files) {
+      InputWriter w;
+      w.Byte(pace).Byte(files);
+      for (int client = 0; client < 2; ++client) {
+        w.Byte(kHello).Byte(client);
+        usual(w, 1);
+        w.Byte(client + 1);  // rank + 1
+        usual(w, 1);
+        w.Byte(0).Byte(0).Byte(0).Byte(0);
+        if (client == 0) message(w.Byte(kState).Byte(0), 0, 0);
+      }
+      for (int kind = 3; kind < 13; ++kind) {
+        for (int client = 0; client < 2; ++client)
+          message(w.Byte(kRequest).Byte(client).Byte(kind), 0, kind == 7 ? 2 : 0);
+        if (kind == 5 && files == 1) w.Byte(kRestart).Byte(0);
+        if (kind == 8) w.Byte(kTime).Byte(0).Byte(5);
+      }
+      w.Byte(kCut)
+          .Byte(0)
+          .Byte(kFreeze)
+          .Byte(1)
+          .Byte(kTime)
+          .Byte(0)
+          .Byte(40)
+          .Byte(kThaw)
+          .Byte(1)
+          .Byte(kLeave)
+          .Byte(1);
+      w.Byte(kRaw).Byte(2).Text("TRM1");
+      seeds.emplace_back("pace-" + std::to_string(pace) + "-files-" + std::to_string(files), w.str());
+    }
+  }
+  return seeds;
+}
+
+}  // namespace trireme::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace trireme::fuzz;
+  Input in(data, size);
+  const auto pace = static_cast<trireme::Pace>(in.Choice(3));
+  const bool files = in.Choice(8) == 1;
+  Stage stage(pace, files);
+  for (int i = 0; i < kMostActions && !in.empty(); ++i) stage.Act(in);
+  return 0;
+}
