@@ -263,6 +263,18 @@ TEST_F(ByHand, OnlyTheOneThatWasAskedMaySendAState) {
   ExpectIn("params 100000, the worker 1000000000000", Refusal(greedy, Hello(greedy, huge)));
 }
 
+TEST_F(ByHand, WhatThereIsNoMemoryForClosesItsStreamOnly) {
+  struct NoMemory final : Incoming {
+    std::size_t size() const override { return sizeof(Header); }
+    void Read(std::span<std::byte>) override { throw std::bad_alloc(); }
+  } no_memory;
+  Client good = Joined(1), greedy = Joined(2);  // streams 1 and 2
+  server_.OnMessage(2, no_memory);
+  EXPECT_EQ(greedy.stream->Receive(Clock::now()), nullptr);
+  ExpectIn("no memory left", greedy.stream->why());
+  EXPECT_TRUE(Ask(good, MakeMessage(Request(good, MessageKind::kPull))));
+}
+
 TEST_F(ByHand, ARunTooLargeForOneServerIsRefused) {
   terms_.params = 1'000'000'000'000;
   Client greedy = Connect(4);

@@ -3,6 +3,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "server/shard_files.h"
+#include "server/shard_snapshot.h"
 #include "server/shard_test_util.h"
 
 namespace trireme {
@@ -103,6 +105,20 @@ TEST_F(ShardTest, ASmallShardTakesLittleRoom) {
   std::uintmax_t bytes = 0;
   for (const auto& file : fs::directory_iterator(Storage().folder)) bytes += file.file_size();
   EXPECT_LT(bytes, 200'000u);
+}
+
+TEST_F(ShardTest, ASnapshotThatThereIsNoMemoryForIsTriedAgain) {
+  const ShardStorage storage = Storage();
+  const auto files = ShardFiles::Create(storage, StateWriter());
+  LogRecord note{
+      .kind = LogRecord::Kind::kNote, .update = {}, .gradient = {}, .name = "name", .text = "text"};
+  files->Append(note);
+  files->BeginSnapshot([]() -> StateWriter { throw std::bad_alloc(); });
+  EXPECT_TRUE(Mentions(Refusal([&] { files->FinishSnapshot(); }), "no memory for a snapshot"));
+  files->Append(note);
+  files->BeginSnapshot([] { return StateWriter(); });
+  files->FinishSnapshot();
+  EXPECT_EQ(ReadSnapshot(Snapshot()).GetValue<std::uint64_t>("files/number"), 2u);
 }
 
 TEST_F(ShardTest, DurableChangesAreRecoveredToo) {
