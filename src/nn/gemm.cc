@@ -56,6 +56,15 @@ struct PortableGemm {
   }
 };
 
+#ifdef TRIREME_HAVE_LIBXSMM
+// Where one vector holds all rows and there are few columns, what libxsmm generates for AVX-512 hides
+// latencies by adding the products of one element in several chains: other bits than in a product with more
+// columns.
+bool AddsInSeveralChains(int rows, int columns) {
+  return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX512 && rows <= 16 && columns <= 11;
+}
+#endif
+
 }  // namespace
 
 Gemm::Gemm(const Shape& shape)
@@ -65,7 +74,8 @@ Gemm::Gemm(const Shape& shape)
       c_step_(shape.blocked_c ? shape.n : 1) {
 #ifdef TRIREME_HAVE_LIBXSMM
   if (use_portable_gemm) return;
-  const auto generate = [&](int rows) {
+  const auto generate = [&](int rows) -> Kernel {
+    if (AddsInSeveralChains(rows, shape.n)) return nullptr;
     const Shape s = BlockShape(rows);
     const float alpha = 1.0f;
     const float beta = s.overwrite ? 0.0f : 1.0f;

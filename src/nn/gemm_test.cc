@@ -135,11 +135,11 @@ TEST(GemmTest, EveryDepthUpToSeventy) {
 
 TEST(GemmTest, AColumnDoesNotDependOnHowManyThereAre) {
   for (const bool portable : {false, true}) {
-    for (const int m : {1, 7, 64, 65, 130}) {
+    for (const int m : {1, 2, 7, 15, 16, 17, 31, 64, 65, 130}) {
       for (const int k : {1, 4, 17, 64}) {
         const Problem all(m, 130, k, false, true, 0);
         const std::vector<float> expected = all.Run(portable);
-        for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 13, 63, 64, 65, 127, 128}) {
+        for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 63, 64, 65, 127, 128}) {
           Problem some = all;
           some.shape.n = n;
           some.c.assign(static_cast<std::size_t>(n) * m, 0.0f);
