@@ -208,6 +208,9 @@ TEST_F(BadInputTest, ConfigFiles) {
   Refused(with("gamma = \"high\"\n"), {Path("a.toml") + ":1:9", "gamma", "number"});
   Refused(with("gamma = nan\n"), {Path("a.toml") + ":1:9", "gamma", "number"});
   Refused(with("[ppo]\ngamma = 0.9\n"), {Path("a.toml") + ":1:", "ppo"});
+  std::string deep = "gamma = 0.9\nx";
+  for (int i = 0; i < 31'500; ++i) deep += ".x";
+  Refused(with(deep + " = 1\n"), {Path("a.toml") + ":2:", "nest"});
   Refused(with("gamma = 0.9\ngamma = 0.8\n"), {Path("a.toml") + ":2:"});
   Refused(with(std::string("a\0b\xff\xfe", 5)), {Path("a.toml") + ":1:"});
 }

@@ -204,6 +204,25 @@ TEST_F(ServerTest, AStrangerWithoutTheTokenIsRefused) {
   EXPECT_EQ(RunTrireme(RunOn(Address("server"), "friend", {"--token-file", Path("token")})).code, 0);
 }
 
+// What a cut took is said, and given up only when somebody says so.
+TEST_F(ServerTest, FilesHaveOneServerAndALossIsSaid) {
+  auto server = StartServer("server");
+  ExpectRefused(RunTrireme({"server", "--listen", Address("other"), "--dir", Path("server")}),
+                {"another server uses", Path("server")});
+  ResultOf(RunTrireme(RunOn(Address("server"), "run", {"--workers", "1"})));
+  server->Signal(SIGKILL);
+  server->Wait();
+  const std::string log = Path("server/shard-0/shard.log0");
+  std::filesystem::resize_file(log, 100'000);
+  const Args again = {"server", "--listen", Address("server"), "--dir", Path("server"), "--quiet"};
+  ExpectRefused(RunTrireme(again), {log, "was cut to 100000 bytes", "--accept-loss"});
+  std::filesystem::remove(Path("server.sock"));
+  server = StartServer("server", {"--accept-loss"});
+  server->Signal(SIGTERM);
+  EXPECT_EQ(server->Wait().code, 0);
+  server = StartServer("server");
+}
+
 TEST_F(ServerTest, WhatMakesNoSenseIsRefused) {
   ExpectRefused(RunTrireme({"server", "--durable"}), {"--dir"});
   ExpectRefused(RunTrireme({"server", "--listen", "nonsense"}), {"nonsense"});
