@@ -11,7 +11,10 @@ const Deadline kNow = Clock::now();  // has passed when a test begins: no call w
 
 struct Recorder : TestHandler {
   explicit Recorder(ServerTransport& server) : server(server) {}
-  void OnOpen(PeerId peer, const std::string&) override { events.push_back("open " + std::to_string(peer)); }
+  void OnOpen(PeerId peer, const std::string&) override {
+    events.push_back("open " + std::to_string(peer));
+    server.Allow(peer, SIZE_MAX);
+  }
   void OnMessage(PeerId peer, Incoming& message) override {
     events.push_back("message " + std::to_string(peer));
     server.Send(peer, Message(ReadAll(message)));
