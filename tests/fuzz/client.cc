@@ -143,8 +143,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
     w.Byte(kMessage).Byte(kind).Byte(31).Byte(floats);
     for (int i = 0; i < 5; ++i) w.Byte(31);
     w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
-    if (doubles > 0) w.Byte(0);
-    w.Text(text);
+    w.Byte(0).Text(text);
   };
   for (int pace = 0; pace < 3; ++pace) {
     for (int way = 0; way < 8; ++way) {
@@ -169,7 +168,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace trireme;
   using namespace trireme::fuzz;
   Input in(data, size);
-  const RunTerms terms = FuzzTerms(static_cast<Pace>(in.Choice(3)));
+  const RunTerms terms = FuzzTerms(static_cast<Pace>(in.Choice(3)), 2);
   const int ways[] = {in.Choice(8), in.Choice(8), in.Choice(8)};
   HostileTransport transport(in);
   // No patience: a server that says nothing is lost at once.

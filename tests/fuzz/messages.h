@@ -29,7 +29,7 @@ inline std::uint64_t AnyNumber(Input& in, std::uint64_t usual) {
   return choice < 12 ? usual + in.Byte() - 128 : usual;
 }
 
-inline RunTerms FuzzTerms(Pace pace) {
+inline RunTerms FuzzTerms(Pace pace, int servers) {
   return {.version = "1",
           .env = "Env",
           .algo = "algo",
@@ -37,7 +37,7 @@ inline RunTerms FuzzTerms(Pace pace) {
           .seed = 7,
           .params = 1030,  // two blocks of the norm, so that two servers have a part each
           .work_shards = 8,
-          .servers = 2,
+          .servers = servers,
           .pace = pace,
           .workers = 2,
           .staleness_bound = 1,
@@ -70,8 +70,10 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   header.leader = static_cast<std::int32_t>(AnyNumber(in, 0));
   header.members = static_cast<std::uint32_t>(AnyNumber(in, 2));
   const std::size_t sizes[] = {floats, floats, floats, floats, 0, floats + 2, 1, 3 * floats};
-  const std::vector<float> values(sizes[in.Choice(std::size(sizes))], AnyFloat(in));
-  const std::vector<double> doubles(in.Choice(4), static_cast<double>(AnyFloat(in)));
+  const std::size_t size = sizes[in.Choice(std::size(sizes))];
+  const std::vector<float> values(size, AnyFloat(in));
+  const int numbers = in.Choice(4);
+  const std::vector<double> doubles(numbers, static_cast<double>(AnyFloat(in)));
   return MakeMessage(header, values, doubles, in.Text());
 }
 

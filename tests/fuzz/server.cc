@@ -25,7 +25,7 @@ struct Client {
 
 class Stage {
  public:
-  Stage(Pace pace, bool files) : terms_(FuzzTerms(pace)) {
+  Stage(Pace pace, int servers, bool files) : terms_(FuzzTerms(pace, servers)) {
     if (files) folder_.emplace();
     Start();
   }
@@ -133,20 +133,21 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
   const auto usual = [](InputWriter& w, int count) {
     for (int i = 0; i < count; ++i) w.Byte(31);
   };
-  const auto message = [&](InputWriter& w, int floats, int doubles, int flags = 0) {
+  const auto message = [&](InputWriter& w, int floats, int doubles, std::string_view text = "") {
     usual(w, 3);                           // sequence, version, number
     usual(w, 2);                           // steps, operation
-    w.Byte(flags).Byte(7).Byte(0);         // flags, learning rate, clip
+    w.Byte(0).Byte(7).Byte(0);             // flags, learning rate, clip
     w.Byte(0);                             // no special range
     usual(w, 2);                           // leader, members
     w.Byte(floats).Byte(0).Byte(doubles);  // how many, which
-    if (doubles > 0) w.Byte(0);
-    w.Text("");
+    w.Byte(0).Text(text);
   };
+  const std::string ranks = InputWriter().Number(0, 4).Number(1, 4).str();
   for (int pace = 0; pace < 3; ++pace) {
-    for (int files = 0; files < 2; ++files) {
+    for (int kind_of_run = 0; kind_of_run < 4; ++kind_of_run) {
+      const bool files = kind_of_run % 2 == 1, two_servers = kind_of_run >= 2;
       InputWriter w;
-      w.Byte(pace).Byte(files);
+      w.Byte(pace).Byte(files).Byte(two_servers);
       for (int client = 0; client < 2; ++client) {
         w.Byte(kHello).Byte(client);
         usual(w, 1);
@@ -155,12 +156,28 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
         w.Byte(0).Byte(0).Byte(0).Byte(0);
         if (client == 0) message(w.Byte(kState).Byte(0), 0, 0);
       }
-      for (int kind = 3; kind < 13; ++kind) {
-        for (int client = 0; client < 2; ++client)
-          message(w.Byte(kRequest).Byte(client).Byte(kind), 0, kind == 7 ? 2 : 0);
-        if (kind == 5 && files == 1) w.Byte(kRestart).Byte(0);
-        if (kind == 8) w.Byte(kTime).Byte(0).Byte(5);
+      const auto both = [&](MessageKind kind, int floats, int doubles = 0, std::string_view text = "") {
+        for (int client = 0; client < 2; ++client) {
+          message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text);
+        }
+      };
+      constexpr int kWithFloats = 0, kWithout = 4;  // of the sizes that AnyMessage knows
+      for (int round = 0; round < 3; ++round) {
+        both(MessageKind::kPush, kWithFloats);
+        if (pace == 0 && two_servers) {
+          both(MessageKind::kAskNorms, kWithout, 0, ranks);
+          both(MessageKind::kCommit, kWithout, 0, ranks);
+        }
+        if (round == 1 && files) w.Byte(kRestart).Byte(0);
       }
+      both(MessageKind::kPull, kWithout);
+      if (pace == 0) both(MessageKind::kCollect, kWithout, 2);
+      both(MessageKind::kFetch, kWithout);
+      both(MessageKind::kAlive, kWithout, 0, InputWriter().Number(1, 8).Number(2, 8).str());
+      both(MessageKind::kEcho, kWithout, 0, "echo");
+      w.Byte(kTime).Byte(0).Byte(5);
+      both(MessageKind::kFinish, kWithout);
+      // Then everything goes wrong.
       w.Byte(kCut)
           .Byte(0)
           .Byte(kFreeze)
@@ -173,7 +190,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
           .Byte(kLeave)
           .Byte(1);
       w.Byte(kRaw).Byte(2).Text("TRM1");
-      seeds.emplace_back("pace-" + std::to_string(pace) + "-files-" + std::to_string(files), w.str());
+      seeds.emplace_back("pace-" + std::to_string(pace) + "-run-" + std::to_string(kind_of_run), w.str());
     }
   }
   return seeds;
@@ -186,7 +203,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input in(data, size);
   const auto pace = static_cast<trireme::Pace>(in.Choice(3));
   const bool files = in.Choice(8) == 1;
-  Stage stage(pace, files);
+  Stage stage(pace, 1 + in.Choice(2), files);
   for (int i = 0; i < kMostActions && !in.empty(); ++i) stage.Act(in);
   return 0;
 }
