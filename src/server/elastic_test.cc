@@ -218,6 +218,30 @@ TEST(ElasticBoundary, NewcomersEnterWithWhatTheLeaderBrought) {
   EXPECT_EQ(entry.state, "second");
 }
 
+// One that was cut off at a boundary comes back when others have begun anew from the boundary before.
+TEST(ElasticBoundary, WhoeverComesBackWhenOthersHaveBegunAnewIsBehind) {
+  TestCluster cluster(Terms(2, 1, 0.5), true);
+  TestWorker old(cluster, 1), gone(cluster, 2), other(cluster, 3);
+  old.session.Join();
+  gone.session.Join();
+  OnThreads(2, [&](int i) { (i == 0 ? old : gone).comm.Boundary("first", i == 0); });
+  gone.session.Leave();
+  old.Die();
+  std::atomic<bool> began = false;
+  OnThreads(2, [&](int i) {
+    if (i == 0) {
+      EXPECT_THROW(old.comm.Boundary("second", true), FellBehind);
+      EXPECT_TRUE(began);
+    } else {
+      EXPECT_EQ(other.session.Join().state, "first");
+      cluster.servers[0]->Restart();
+      EXPECT_EQ(other.comm.Boundary("second again", true), "second again");
+      began = true;
+      old.Revive();
+    }
+  });
+}
+
 // Sums of those who are there stand for all.
 TEST(ElasticBoundary, SharedSumsAreScaledForThoseWhoAreMissing) {
   TestCluster cluster(Terms(4, 1, 0.5));

@@ -48,6 +48,11 @@ Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
   return Greet(params);
 }
 
+// A server that was started again waits a lease for those who were there before it.
+double ServerLink::LongestPause() const {
+  return std::clamp(greeting_.terms.lease_s / 4, kShortestPause, kLongestPause);
+}
+
 // Hello until welcome, over as many streams as it takes.
 Welcome ServerLink::Greet(std::span<float> params) {
   for (;;) {
@@ -78,7 +83,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
     HearWhy();
     Watch("to take it in");
     std::this_thread::sleep_for(Seconds(pause_s_));
-    pause_s_ = std::clamp(2 * pause_s_, kShortestPause, kLongestPause);
+    pause_s_ = std::clamp(2 * pause_s_, kShortestPause, LongestPause());
     stream_ = place_.transport->Connect(place_.address, place_.security);
   }
 }

@@ -78,6 +78,7 @@ class ServerLink {
 
  private:
   void Reconnect();
+  double LongestPause() const;
   Welcome Greet(std::span<float> params);
   bool Send(const Outgoing& message);
   Incoming* Receive(Header& header, Deadline until);

@@ -41,7 +41,9 @@ SyncRounds::SyncRounds(ShardService& service, bool recovered)
       taken_(service.terms_.workers),
       begun_(!service.shard_->NoteOf(kRoundNote).empty() || !service.shard_->NoteOf(kCollectNote).empty()),
       round_(service.shard_->params().size(), service.terms_.workers) {
-  if (recovered) recovered_ = service.all_back_;
+  // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
+  // again.
+  if (recovered) recovered_ = service.all_back_ + service.lease();
   std::string_view note = service.shard_->NoteOf(kCollectNote);
   if (note.empty()) return;
   next_ = Cut<std::uint64_t>(note).at(0) + 1;
@@ -147,6 +149,12 @@ void SyncRounds::LeaderSetsThePace() {
   }
 }
 
+// Whoever comes back later was in an operation that is not theirs any more: its number is skipped.
+void SyncRounds::BeginAnew() {
+  NoteCollected(next_ + 1, last_);
+  next_ += 2;
+}
+
 void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
     Member* const member = service_.members_.Find(worker);
@@ -173,9 +181,9 @@ void SyncRounds::Advance(Deadline now) {
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
   // Nor does anybody when the run has ended, which the welcome says.
   const bool alone = !recovered_ && !service_.members_.AnyActive();
-  if (!newcomers_.empty() && (alone || service_.finished())) {
-    AdmitNewcomers(service_.shard_->NoteOf(kBoundaryNote), 0);
-  }
+  if (newcomers_.empty() || !(alone || service_.finished())) return;
+  if (alone) BeginAnew();
+  AdmitNewcomers(service_.shard_->NoteOf(kBoundaryNote), 0);
 }
 
 void SyncRounds::TellWaiting(Deadline now) {
@@ -379,11 +387,7 @@ void SyncRounds::CompleteCollect() {
   const int root = collect_.contains(leader) ? leader : collect_.begin()->first;
   const Header request = collect_.at(root).request;
   Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
-  std::string note;
-  Append<std::uint64_t>(note, std::span(&next_, 1));
-  Append<double>(note, result.doubles);
-  note += result.bytes;
-  service_.Note(kCollectNote, note);
+  NoteCollected(next_, result);
   begun_ = true;
   last_ = std::move(result);
   ++next_;
@@ -393,6 +397,14 @@ void SyncRounds::CompleteCollect() {
   if (!(request.flags & kBoundary)) return;
   service_.Note(kBoundaryNote, last_.bytes);
   AdmitNewcomers(last_.bytes, kBoundary);
+}
+
+void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {
+  std::string note;
+  Append<std::uint64_t>(note, std::span(&number, 1));
+  Append<double>(note, result.doubles);
+  note += result.bytes;
+  service_.Note(kCollectNote, note);
 }
 
 // Gathered bytes are for the leader alone.

@@ -74,6 +74,8 @@ class SyncRounds {
   void AnswerRound(Member& member, const Header& request);
   void RefuseRound();
   void CompleteCollect();
+  void NoteCollected(std::uint64_t number, const Collected& result);
+  void BeginAnew();
   void AnswerCollect(const Member& member, const Header& request);
   // `flags`: kBoundary, if `state` is of this moment.
   void AdmitNewcomers(std::string_view state, std::uint32_t flags);
