@@ -14,6 +14,9 @@ namespace {
 
 bool use_portable_gemm = false;
 
+// `kFused`: multiplies and adds with one rounding, as generated code does, however this is optimised. For
+// instruction sets that can.
+template <bool kFused>
 struct PortableGemm {
   // Four columns of C at a time: each column of A is read once for the four.
   [[gnu::always_inline]] static inline void Run(const Gemm::Shape* s, const float* __restrict a,
@@ -47,7 +50,10 @@ struct PortableGemm {
     for (int k = 0; k < s.k; ++k) {
       for (int j = 0; j < kColumns; ++j) {
         const float scale = b[k * step_k + j * step_n];
-        for (int i = 0; i < kRows; ++i) sum[j][i] += a[std::ptrdiff_t{k} * s.lda + i] * scale;
+        for (int i = 0; i < kRows; ++i) {
+          const float value = a[std::ptrdiff_t{k} * s.lda + i];
+          sum[j][i] = kFused ? __builtin_fmaf(value, scale, sum[j][i]) : sum[j][i] + value * scale;
+        }
       }
     }
     for (int j = 0; j < kColumns; ++j) {
@@ -103,7 +109,11 @@ Gemm::Shape Gemm::BlockShape(int rows) const {
 void Gemm::RunPortable(const float* a, const float* b, float* c) const {
   for (int i = 0; i < shape_.m; i += block_) {
     const Shape s = BlockShape(std::min(block_, shape_.m - i));
-    SimdCall<PortableGemm>(&s, a + i * a_step_, b, c + i * c_step_);
+    if (CurrentIsa() == Isa::kPortable) {
+      SimdCall<PortableGemm<false>>(&s, a + i * a_step_, b, c + i * c_step_);
+    } else {
+      SimdCall<PortableGemm<true>>(&s, a + i * a_step_, b, c + i * c_step_);
+    }
   }
 }
 
