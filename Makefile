@@ -86,7 +86,7 @@ format:
 tidy:
 	scripts/setup dev
 	cmake --preset release -DTRIREME_TESTS=ON
-	git ls-files 'src/*.cc' | grep -v _test.cc | xargs clang-tidy -p $(BUILD) --quiet
+	git ls-files 'src/*.cc' | grep -v _test.cc | xargs -P $$(nproc) -n 2 clang-tidy -p $(BUILD) --quiet
 
 clean:
 	rm -rf $(BUILD)
