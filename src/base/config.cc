@@ -71,7 +71,7 @@ std::string AssignWhole(std::string_view text, const Range& range, Int& value) {
 
 // "[64, 64]" or "64,64"; "[]" is the empty list.
 std::string AssignList(std::string_view text, const Range& each, std::vector<int>& value) {
-  const std::string expected = "a list of whole numbers like [64, 64]";
+  constexpr const char* expected = "a list of whole numbers like [64, 64]";
   text = Trim(text);
   const bool bracketed = text.starts_with('[');
   if (bracketed != text.ends_with(']') || text.empty() || text == "[") return expected;
@@ -283,30 +283,33 @@ void ConfigFields::operator()(std::string_view name, std::vector<int>& value, st
 
 void ConfigFields::operator()(std::string_view name, std::string& value, std::string_view doc,
                               OneOf allowed) {
-  const auto set = [&value, allowed](std::string_view text) -> std::string {
+  CHECK(allowed.empty() || IsOneOf(value, allowed));
+  const std::string choices = allowed.empty() ? "" : Choices(allowed);
+  const auto set = [&value, allowed = std::move(allowed)](std::string_view text) -> std::string {
     if (!FitsToml(text)) return "text in UTF-8";
     if (!allowed.empty() && !IsOneOf(text, allowed)) return Choices(allowed);
     value = text;
     return "";
   };
-  CHECK(allowed.empty() || IsOneOf(value, allowed));
-  AddField({std::string(name), std::string(doc), "text", allowed.empty() ? "" : Choices(allowed), "",
-            [&value] { return Quoted(value); }, set});
+  AddField(
+      {std::string(name), std::string(doc), "text", choices, "", [&value] { return Quoted(value); }, set});
 }
 
 void ConfigFields::AddChoice(std::string_view name, std::string_view doc, OneOf names, IndexGetter get,
                              IndexSetter set) {
+  const std::string choices = Choices(names);
   const auto get_text = [names, get = std::move(get)] {
     CHECK(get() < names.size());
     return Quoted(names[get()]);
   };
-  const auto set_text = [names, set = std::move(set)](std::string_view text) -> std::string {
+  const auto set_text = [names = std::move(names),
+                         set = std::move(set)](std::string_view text) -> std::string {
     const auto found = std::find(names.begin(), names.end(), Trim(text));
     if (found == names.end()) return Choices(names);
     set(static_cast<std::size_t>(found - names.begin()));
     return "";
   };
-  AddField({std::string(name), std::string(doc), "choice", Choices(names), "", get_text, set_text});
+  AddField({std::string(name), std::string(doc), "choice", choices, "", get_text, set_text});
 }
 
 std::vector<std::string> ConfigFields::Names() const {

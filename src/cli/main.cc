@@ -52,6 +52,7 @@ int Run(int argc, char** argv, double started_s) {
     trireme::ConnectProcesses();  // so that one speaks for all
     if (argc < 2) trireme::Fail("{}. See trireme --help.", error.what());
     std::vector<std::string> names;
+    names.reserve(commands.size());
     for (const auto& [name, command] : commands) names.emplace_back(name);
     if (std::find(names.begin(), names.end(), argv[1]) == names.end()) {
       trireme::Fail("there is no command '{}'.{} See trireme --help.", argv[1],

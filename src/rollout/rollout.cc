@@ -46,8 +46,9 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
   float* next = ObsRow(t + 1);
   for (int b = 0; b < envs(); ++b) {
     CopyObs(batch_->obs(), b, nullptr, next + b * obs_size_);
+    if (normaliser == nullptr) continue;
     if (!raw_sums.empty()) normaliser->AddTo(raw_sums, next + b * obs_size_);
-    if (normaliser != nullptr) normaliser->Apply(next + b * obs_size_, next + b * obs_size_);
+    normaliser->Apply(next + b * obs_size_, next + b * obs_size_);
   }
   for (const EpisodeEnd& end : batch_->finished()) {
     episodes_.count += 1;

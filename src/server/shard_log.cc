@@ -135,8 +135,8 @@ std::optional<FileHeader> ReadFileHeader(std::span<const std::byte> bytes) {
 ShardLog::ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end)
     : path_(std::move(path)), shard_(shard), end_(end), fd_(::open(path_.c_str(), O_RDWR | O_CLOEXEC)) {
   if (fd_ < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
-  std::byte bytes[sizeof(FileHeader)];
-  struct stat info;
+  std::byte bytes[sizeof(FileHeader)] = {};
+  struct stat info = {};
   int error = ::pread(fd_, bytes, sizeof bytes, 0) < 0 || ::fstat(fd_, &info) != 0 ? errno : 0;
   if (error == 0) {
     // A file that was cut behind its records goes on with the length it has.

@@ -102,6 +102,7 @@ std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& 
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::filesystem::path> paths;
+  paths.reserve(found.size());
   for (auto& [steps, path] : found) paths.push_back(std::move(path));
   return paths;
 }

@@ -38,7 +38,7 @@ std::uint64_t DrawId() {
 }  // namespace
 
 ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
-                         const RunFolder& folder, std::function<bool()> stopped) {
+                         const RunFolder& folder, const std::function<bool()>& stopped) {
   const ServerConfig& config = settings.run.server;
   Transport& transport = LoadGrpc();
   say = options.say;

@@ -26,7 +26,7 @@ struct ServerGroup {
   // Starts servers if the settings say so; they live below `folder`. Throws Error.
   // `stopped` ends waits for them.
   ServerGroup(const RunSettings& settings, const Network& network, const TrainOptions& options,
-              const RunFolder& folder, std::function<bool()> stopped);
+              const RunFolder& folder, const std::function<bool()>& stopped);
   ~ServerGroup();
 
   // Where thread `thread` lists its acknowledged pushes; empty: nowhere.
