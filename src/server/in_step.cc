@@ -115,6 +115,7 @@ Collected Combine(const std::map<int, CollectPart>& parts, Collective operation,
   const CollectPart& of_root = parts.at(root);
   if (operation == Collective::kFirst) return {of_root.doubles, of_root.bytes};
   std::vector<const double*> operands;
+  operands.reserve(parts.size());
   for (const auto& [rank, part] : parts) operands.push_back(part.doubles.data());
   Collected sum{std::vector<double>(of_root.doubles.size()), {}};
   TreeSum(operands, std::span(sum.doubles));

@@ -47,6 +47,7 @@ double TimeToTarget(const RunFacts& run) {
 SpeedupRow Summarise(const SpeedupQuestion& question, const std::vector<const RunFacts*>& runs) {
   const auto median = [&](auto figure) {
     std::vector<double> values;
+    values.reserve(runs.size());
     for (const RunFacts* run : runs) values.push_back(figure(*run));
     return Median(std::move(values));
   };
