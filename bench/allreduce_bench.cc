@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "comm/processes.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/processes.h"
 
 namespace trireme {
 namespace {

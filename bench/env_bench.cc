@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/rng.h"
-#include "base/simd.h"
-#include "env/env.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
+#include "trireme/env/env.h"
 
 namespace trireme {
 namespace {

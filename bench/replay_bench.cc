@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/rng.h"
-#include "replay/replay_buffer.h"
-#include "replay/sampler.h"
 #include "timing.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/rng.h"
+#include "trireme/replay/replay_buffer.h"
+#include "trireme/replay/sampler.h"
 
 namespace trireme {
 namespace {

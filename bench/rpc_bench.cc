@@ -27,10 +27,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/scratch_folder.h"
-#include "rpc/transport.h"
 #include "timing.h"
+#include "trireme/base/error.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 namespace {
@@ -97,7 +97,7 @@ class BareClient {
     const grpc::Slice slice(bytes.data(), bytes.size(), grpc::Slice::STATIC_SLICE);
     ByteBuffer answer;
     if (!stream_->Write(ByteBuffer(&slice, 1)) || !stream_->Read(&answer)) Fail("the bare stream broke");
-    CHECK(answer.Length() == bytes.size());
+    TRIREME_CHECK(answer.Length() == bytes.size());
   }
 
  private:

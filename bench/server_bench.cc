@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/scratch_folder.h"
-#include "server/server_store.h"
 #include "timing.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/server/server_store.h"
 
 namespace trireme {
 namespace {

@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/error.h"
-#include "base/simd.h"
-#include "nn/network.h"
-#include "optim/optimizer.h"
 #include "timing.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/network.h"
+#include "trireme/optim/optimizer.h"
 
 namespace trireme {
 namespace {

@@ -13,12 +13,12 @@
 #include <functional>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/simd.h"
-#include "comm/thread_communicator.h"
-#include "optim/clip.h"
-#include "store/shared_store.h"
 #include "timing.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/simd.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/optim/clip.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/simd.h"
-#include "nn/vec.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 

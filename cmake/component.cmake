@@ -16,7 +16,7 @@ function(trireme_component name)
     add_library(trireme_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(trireme_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(trireme_${name} ${scope} ${TRIREME_INCLUDE})
   target_link_libraries(trireme_${name} ${scope} ${ARG_DEPS})
 
   if(TRIREME_TESTS AND tests)

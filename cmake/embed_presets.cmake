@@ -8,7 +8,7 @@ foreach(preset ${presets})
   file(READ ${preset} text)
   string(APPEND rows "    {\"${name}\", R\"toml(${text})toml\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"train/presets.h\"
+file(WRITE ${OUTPUT} "#include \"trireme/train/presets.h\"
 
 namespace trireme {
 

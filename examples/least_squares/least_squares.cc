@@ -5,12 +5,12 @@
 #include <memory>
 #include <mutex>
 
-#include "base/error.h"
-#include "base/rng.h"
-#include "base/system.h"
-#include "comm/run_ranks.h"
 #include "least_squares/map_reduce.h"
-#include "store/shared_store.h"
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 namespace {
@@ -98,7 +98,7 @@ class NoReduction {
 
 template <class GradientSum>
 Descent DescendInStep(const LeastSquares& problem, const DescentSettings& settings, int workers) {
-  CHECK(workers == 1 || workers == 2 || workers == 4 || workers == kBlocks);
+  TRIREME_CHECK(workers == 1 || workers == 2 || workers == 4 || workers == kBlocks);
   Descent descent;
   descent.traffic.resize(workers);
   const Stopwatch stopwatch;
@@ -122,7 +122,7 @@ Descent DescendInStep(const LeastSquares& problem, const DescentSettings& settin
 }  // namespace
 
 LeastSquares MakeLeastSquares(std::size_t samples, std::size_t dimensions, double noise, std::uint64_t seed) {
-  CHECK(samples > 0 && dimensions > 0);
+  TRIREME_CHECK(samples > 0 && dimensions > 0);
   LeastSquares problem{.samples = samples,
                        .dimensions = dimensions,
                        .x = std::vector<double>(samples * dimensions),
@@ -195,7 +195,7 @@ Descent NaiveDescent(const LeastSquares& problem, const DescentSettings& setting
 
 Descent AsynchronousDescent(const LeastSquares& problem, const DescentSettings& settings, int workers,
                             const Disturbance& disturbance) {
-  CHECK(workers >= 1 && workers <= kBlocks);
+  TRIREME_CHECK(workers >= 1 && workers <= kBlocks);
   const std::size_t d = problem.dimensions;
   SharedParameters shared({.kind = OptimizerKind::kSgd}, false, std::vector<float>(d, 0.0f));
   const UpdateRule rule{.learning_rate = static_cast<float>(settings.rate)};
@@ -245,7 +245,7 @@ Descent AsynchronousDescent(const LeastSquares& problem, const DescentSettings& 
 }
 
 Fit Assess(const LeastSquares& problem, std::span<const double> w, double margin, int workers) {
-  CHECK(workers == 1 || workers == 2 || workers == 4 || workers == kBlocks);
+  TRIREME_CHECK(workers == 1 || workers == 2 || workers == 4 || workers == kBlocks);
   Fit fit;
   RunRanks(workers, [&](Communicator& comm) {
     const OwnBlocks own(problem.samples, comm.rank(), comm.size());

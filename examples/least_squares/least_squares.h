@@ -20,9 +20,9 @@
 #include <span>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "store/parameter_store.h"
-#include "store/schedule.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/store/parameter_store.h"
+#include "trireme/store/schedule.h"
 
 namespace trireme {
 

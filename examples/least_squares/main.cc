@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/system.h"
 #include "least_squares/least_squares.h"
 #include "least_squares/map_reduce.h"
-#include "metrics/plot.h"
+#include "trireme/base/config.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/metrics/plot.h"
 
 namespace trireme {
 namespace {

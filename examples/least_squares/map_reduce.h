@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/communicator.h"
-#include "comm/shard_sum.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/comm/shard_sum.h"
 
 namespace trireme {
 

@@ -12,21 +12,21 @@
 //
 // An iteration is `rounds` of these, and one exchange of statistics.
 
-#include "algo/a2c.h"
+#include "trireme/algo/a2c.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include "algo/a2c_loss.h"
-#include "algo/actor_critic.h"
-#include "algo/episode_stats.h"
-#include "comm/shard_sum.h"
-#include "optim/average.h"
-#include "optim/schedule.h"
-#include "rollout/gae.h"
-#include "rollout/rollout.h"
+#include "trireme/algo/a2c_loss.h"
+#include "trireme/algo/actor_critic.h"
+#include "trireme/algo/episode_stats.h"
+#include "trireme/comm/shard_sum.h"
+#include "trireme/optim/average.h"
+#include "trireme/optim/schedule.h"
+#include "trireme/rollout/gae.h"
+#include "trireme/rollout/rollout.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // Advantage actor-critic: see a2c.cc.
 #pragma once
 
-#include "algo/algorithm.h"
+#include "trireme/algo/algorithm.h"
 
 namespace trireme {
 

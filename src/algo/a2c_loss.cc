@@ -1,10 +1,10 @@
-#include "algo/a2c_loss.h"
+#include "trireme/algo/a2c_loss.h"
 
 #include <cstddef>
 
-#include "algo/policy_kernels.h"
-#include "base/simd.h"
-#include "nn/vec.h"
+#include "trireme/algo/policy_kernels.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {

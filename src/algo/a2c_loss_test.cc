@@ -1,4 +1,4 @@
-#include "algo/a2c_loss.h"
+#include "trireme/algo/a2c_loss.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include "algo/ppo_loss.h"
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/algo/ppo_loss.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -1,12 +1,12 @@
-#include "algo/actor_critic.h"
+#include "trireme/algo/actor_critic.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "base/rng.h"
-#include "base/simd.h"
-#include "nn/fast_math.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/fast_math.h"
 
 namespace trireme {
 namespace {

@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "base/config.h"
-#include "env/env.h"
-#include "nn/network.h"
-#include "rollout/rollout.h"
+#include "trireme/base/config.h"
+#include "trireme/env/env.h"
+#include "trireme/nn/network.h"
+#include "trireme/rollout/rollout.h"
 
 namespace trireme {
 

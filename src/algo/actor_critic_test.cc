@@ -1,4 +1,4 @@
-#include "algo/actor_critic.h"
+#include "trireme/algo/actor_critic.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
-#include "algo/algorithm.h"
+#include "trireme/algo/algorithm.h"
 
 #include <cmath>
 
-#include "optim/clip.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 

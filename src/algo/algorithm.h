@@ -14,13 +14,13 @@
 #include <span>
 #include <string>
 
-#include "base/config.h"
-#include "base/state.h"
-#include "env/env.h"
-#include "metrics/metric_row.h"
-#include "nn/network.h"
-#include "optim/optimizer.h"
-#include "store/parameter_store.h"
+#include "trireme/base/config.h"
+#include "trireme/base/state.h"
+#include "trireme/env/env.h"
+#include "trireme/metrics/metric_row.h"
+#include "trireme/nn/network.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

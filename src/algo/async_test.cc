@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "algo/test_run.h"
+#include "trireme/algo/test_run.h"
 
 namespace trireme {
 namespace {

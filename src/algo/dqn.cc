@@ -5,19 +5,18 @@
 //
 // One round:
 //   collect  every environment takes `horizon` steps, at random with probability epsilon, else greedily by
-//   Q(s, .; w);
-//            the transitions go into the replay buffer of the shard
+//            Q(s, .; w); the transitions go into the replay buffer of the shard
 //   learn    `updates` times:
 //     pull     w
 //     target   every `target_every` updates:  w- <- tau w + (1 - tau) w-
 //     sample   `batch` transitions (s, a, ret, discount, s')
-//     gradient of 1/(2 batch) sum (Q(s, a; w) - y)^2  with  y = ret + discount Q(s', argmax_a Q(s', a; w);
-//     w-) push
+//     gradient of 1/(2 batch) sum (Q(s, a; w) - y)^2  with  y = ret + discount Q(s', argmax_a Q(s', a; w); w-)
+//     push
 //
 // An iteration is `rounds` of these, and one exchange of statistics. Each shard has its own replay buffer and
 // draws its part of every batch from it, so the result does not depend on how shards are spread over workers.
 
-#include "algo/dqn.h"
+#include "trireme/algo/dqn.h"
 
 #include <algorithm>
 #include <array>
@@ -25,16 +24,16 @@
 #include <optional>
 #include <vector>
 
-#include "algo/episode_stats.h"
-#include "algo/q_loss.h"
-#include "base/rng.h"
-#include "comm/shard_sum.h"
-#include "optim/average.h"
-#include "optim/schedule.h"
-#include "replay/n_step.h"
-#include "replay/replay_buffer.h"
-#include "replay/sampler.h"
-#include "rollout/rollout.h"
+#include "trireme/algo/episode_stats.h"
+#include "trireme/algo/q_loss.h"
+#include "trireme/base/rng.h"
+#include "trireme/comm/shard_sum.h"
+#include "trireme/optim/average.h"
+#include "trireme/optim/schedule.h"
+#include "trireme/replay/n_step.h"
+#include "trireme/replay/replay_buffer.h"
+#include "trireme/replay/sampler.h"
+#include "trireme/rollout/rollout.h"
 
 namespace trireme {
 namespace {
@@ -277,7 +276,7 @@ void Dqn::Remember(Shard& shard) {
   std::size_t cut_off = 0;  // into the list of truncated episodes
   for (int i = 0; i < r.samples(); ++i) {
     const bool truncated = r.truncated()[i] != 0;
-    CHECK(!truncated || r.truncated_samples()[cut_off] == i);
+    TRIREME_CHECK(!truncated || r.truncated_samples()[cut_off] == i);
     const float* next_obs = truncated ? r.truncated_obs().data() + cut_off++ * obs_size
                                       : r.obs().data() + (i + r.envs()) * obs_size;
     shard.n_step.Append(i % r.envs(), r.obs().data() + i * obs_size, r.actions().data() + i, r.rewards()[i],

@@ -1,7 +1,7 @@
 // Deep Q-learning: see dqn.cc.
 #pragma once
 
-#include "algo/algorithm.h"
+#include "trireme/algo/algorithm.h"
 
 namespace trireme {
 

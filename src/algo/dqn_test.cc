@@ -1,4 +1,4 @@
-#include "algo/dqn.h"
+#include "trireme/algo/dqn.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "algo/test_run.h"
-#include "replay/sampler.h"
+#include "trireme/algo/test_run.h"
+#include "trireme/replay/sampler.h"
 
 namespace trireme {
 namespace {

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "comm/shard_sum.h"
-#include "metrics/metric_row.h"
-#include "rollout/rollout.h"
-#include "store/parameter_store.h"
+#include "trireme/comm/shard_sum.h"
+#include "trireme/metrics/metric_row.h"
+#include "trireme/rollout/rollout.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

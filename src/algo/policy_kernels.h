@@ -25,9 +25,9 @@
 #include <span>
 #include <vector>
 
-#include "base/simd.h"
-#include "nn/fast_math.h"
-#include "nn/vec.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/fast_math.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 

@@ -4,14 +4,13 @@
 //   collect     every environment takes `horizon` steps with the current policy
 //   advantages  generalised advantage estimation, bootstrapping where an episode was cut off
 //   update      `epochs` passes over the experience in `minibatches` shuffled parts; each part is one
-//   gradient step
-//               on the clipped surrogate loss (ppo_loss.h)
+//               gradient step on the clipped surrogate loss (ppo_loss.h)
 //
 // Each shard contributes its own environments to every mini-batch. Its gradient is computed on its own and
 // added to the others' in a fixed order, so the result is the same bit for bit however shards are spread over
 // workers.
 
-#include "algo/ppo.h"
+#include "trireme/algo/ppo.h"
 
 #include <algorithm>
 #include <array>
@@ -20,15 +19,15 @@
 #include <optional>
 #include <vector>
 
-#include "algo/actor_critic.h"
-#include "algo/episode_stats.h"
-#include "algo/ppo_loss.h"
-#include "comm/shard_sum.h"
-#include "optim/schedule.h"
-#include "rollout/gae.h"
-#include "rollout/minibatch.h"
-#include "rollout/normaliser.h"
-#include "rollout/rollout.h"
+#include "trireme/algo/actor_critic.h"
+#include "trireme/algo/episode_stats.h"
+#include "trireme/algo/ppo_loss.h"
+#include "trireme/comm/shard_sum.h"
+#include "trireme/optim/schedule.h"
+#include "trireme/rollout/gae.h"
+#include "trireme/rollout/minibatch.h"
+#include "trireme/rollout/normaliser.h"
+#include "trireme/rollout/rollout.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347): see ppo.cc.
 #pragma once
 
-#include "algo/algorithm.h"
+#include "trireme/algo/algorithm.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-#include "algo/ppo_loss.h"
+#include "trireme/algo/ppo_loss.h"
 
 #include <cstddef>
 
-#include "algo/policy_kernels.h"
-#include "base/simd.h"
-#include "nn/fast_math.h"
-#include "nn/vec.h"
+#include "trireme/algo/policy_kernels.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/fast_math.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "algo/ppo_loss.h"
+#include "trireme/algo/ppo_loss.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

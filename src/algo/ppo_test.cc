@@ -1,4 +1,4 @@
-#include "algo/ppo.h"
+#include "trireme/algo/ppo.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algo/test_run.h"
+#include "trireme/algo/test_run.h"
 
 namespace trireme {
 namespace {

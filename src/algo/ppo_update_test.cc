@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "algo/test_run.h"
-#include "rollout/minibatch.h"
+#include "trireme/algo/test_run.h"
+#include "trireme/rollout/minibatch.h"
 
 namespace trireme {
 namespace {

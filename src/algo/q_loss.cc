@@ -1,11 +1,11 @@
-#include "algo/q_loss.h"
+#include "trireme/algo/q_loss.h"
 
 #include <cstddef>
 #include <limits>
 
-#include "algo/policy_kernels.h"
-#include "base/simd.h"
-#include "nn/vec.h"
+#include "trireme/algo/policy_kernels.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {

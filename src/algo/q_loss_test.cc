@@ -1,4 +1,4 @@
-#include "algo/q_loss.h"
+#include "trireme/algo/q_loss.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

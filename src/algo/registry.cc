@@ -1,10 +1,10 @@
 #include <vector>
 
-#include "algo/a2c.h"
-#include "algo/algorithm.h"
-#include "algo/dqn.h"
-#include "algo/ppo.h"
-#include "base/text.h"
+#include "trireme/algo/a2c.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/algo/dqn.h"
+#include "trireme/algo/ppo.h"
+#include "trireme/base/text.h"
 
 namespace trireme {
 

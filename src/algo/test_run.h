@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "algo/algorithm.h"
-#include "base/rng.h"
-#include "comm/thread_communicator.h"
-#include "store/schedule.h"
-#include "store/shared_store.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/rng.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/store/schedule.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 
@@ -367,11 +367,11 @@ class PlainTower {
   PlainTower(const Network& network, std::size_t index) {
     const TowerSpec& spec = network.spec().towers[index];
     relu_ = spec.activation == Activation::kRelu;
-    CHECK(relu_ || spec.activation == Activation::kTanh);
+    TRIREME_CHECK(relu_ || spec.activation == Activation::kTanh);
     const auto tensor = [&](const std::string& name) {
       const auto& all = network.layout().tensors();
       const auto found = std::ranges::find(all, name, &TensorInfo::name);
-      CHECK(found != all.end());
+      TRIREME_CHECK(found != all.end());
       return *found;
     };
     int inputs = spec.inputs;

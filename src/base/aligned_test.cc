@@ -1,4 +1,4 @@
-#include "base/aligned.h"
+#include "trireme/base/aligned.h"
 
 #include <gtest/gtest.h>
 

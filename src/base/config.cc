@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "trireme/base/config.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/parse.h"
-#include "base/text.h"
-#include "base/toml_nesting.h"
+#include "trireme/base/parse.h"
+#include "trireme/base/text.h"
+#include "trireme/base/toml_nesting.h"
 
 // toml++ stays inside this file: it is a heavy header.
 #include <toml++/toml.h>
@@ -220,11 +220,11 @@ std::string Expected(const Field& field) {
 }  // namespace
 
 void ConfigFields::AddField(Field field) {
-  CHECK(!field.name.empty());
-  CHECK(field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos);
-  CHECK(!Has(field.name));
+  TRIREME_CHECK(!field.name.empty());
+  TRIREME_CHECK(field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos);
+  TRIREME_CHECK(!Has(field.name));
   field.default_text = field.get();
-  if (!field.default_text.starts_with('"')) CHECK(field.set(field.default_text).empty());
+  if (!field.default_text.starts_with('"')) TRIREME_CHECK(field.set(field.default_text).empty());
   fields_.push_back(std::move(field));
 }
 
@@ -283,7 +283,7 @@ void ConfigFields::operator()(std::string_view name, std::vector<int>& value, st
 
 void ConfigFields::operator()(std::string_view name, std::string& value, std::string_view doc,
                               OneOf allowed) {
-  CHECK(allowed.empty() || IsOneOf(value, allowed));
+  TRIREME_CHECK(allowed.empty() || IsOneOf(value, allowed));
   const std::string choices = allowed.empty() ? "" : Choices(allowed);
   const auto set = [&value, allowed = std::move(allowed)](std::string_view text) -> std::string {
     if (!FitsToml(text)) return "text in UTF-8";
@@ -299,7 +299,7 @@ void ConfigFields::AddChoice(std::string_view name, std::string_view doc, OneOf 
                              IndexSetter set) {
   const std::string choices = Choices(names);
   const auto get_text = [names, get = std::move(get)] {
-    CHECK(get() < names.size());
+    TRIREME_CHECK(get() < names.size());
     return Quoted(names[get()]);
   };
   const auto set_text = [names = std::move(names),
@@ -331,7 +331,7 @@ const Field& ConfigFields::Find(std::string_view name, const std::string& origin
 }
 
 std::string ConfigFields::Get(std::string_view name) const {
-  CHECK(Has(name));
+  TRIREME_CHECK(Has(name));
   return Find(name, "").get();
 }
 

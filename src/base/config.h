@@ -32,7 +32,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "trireme/base/config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -6,7 +6,8 @@
 namespace trireme {
 
 void CheckFailed(const char* condition, const char* file, int line) {
-  std::fprintf(stderr, "trireme: internal error at %s:%d: CHECK(%s) does not hold. Please report this.\n",
+  std::fprintf(stderr,
+               "trireme: internal error at %s:%d: TRIREME_CHECK(%s) does not hold. Please report this.\n",
                file, line, condition);
   std::abort();
 }

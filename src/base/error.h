@@ -3,7 +3,7 @@
 // Error is for what a user can cause and mend: bad settings, unreadable files, a full disk. It is thrown at
 // the edges, carries one line that says what to do, and is caught in main().
 //
-// CHECK is for mistakes of ours. No input can trip it; if one does, that is a bug. It prints and aborts.
+// TRIREME_CHECK is for mistakes of ours. No input can trip it; if one does, that is a bug. It prints and aborts.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ template <class... Args>
 
 }  // namespace trireme
 
-#define CHECK(condition)                                                      \
+#define TRIREME_CHECK(condition)                                              \
   do {                                                                        \
     if (!(condition)) ::trireme::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -1,4 +1,4 @@
-#include "base/file.h"
+#include "trireme/base/file.h"
 
 #include <fcntl.h>
 #include <openssl/sha.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
-#include "base/file.h"
+#include "trireme/base/file.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

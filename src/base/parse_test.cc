@@ -1,4 +1,4 @@
-#include "base/parse.h"
+#include "trireme/base/parse.h"
 
 #include <gtest/gtest.h>
 

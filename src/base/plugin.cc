@@ -1,4 +1,4 @@
-#include "base/plugin.h"
+#include "trireme/base/plugin.h"
 
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/plugin.h"
+#include "trireme/base/plugin.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

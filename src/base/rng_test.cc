@@ -1,4 +1,4 @@
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/scratch_folder.h"
+#include "trireme/base/scratch_folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <string>
 #include <system_error>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

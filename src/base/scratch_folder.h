@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/folder_claim.h"
+#include "trireme/base/folder_claim.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "base/scratch_folder.h"
+#include "trireme/base/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,8 +9,8 @@
 #include <fstream>
 #include <optional>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 #include <algorithm>
 

@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
@@ -26,7 +26,7 @@ class StateWriter {
     static_assert(std::is_trivially_copyable_v<T>);
     const auto bytes = std::as_bytes(values);
     const bool is_new = sections_.emplace(name, std::vector<std::byte>(bytes.begin(), bytes.end())).second;
-    CHECK(is_new);
+    TRIREME_CHECK(is_new);
   }
   template <class T>
   requires std::is_arithmetic_v<T>
@@ -39,7 +39,7 @@ class StateWriter {
   void Merge(StateWriter&& other, const std::string& prefix = "") {
     for (auto& [name, bytes] : other.sections_) {
       const bool is_new = sections_.emplace(prefix + name, std::move(bytes)).second;
-      CHECK(is_new);
+      TRIREME_CHECK(is_new);
     }
     other.sections_.clear();
   }

@@ -1,4 +1,4 @@
-#include "base/state.h"
+#include "trireme/base/state.h"
 
 #include <gtest/gtest.h>
 

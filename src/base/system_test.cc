@@ -1,4 +1,4 @@
-#include "base/system.h"
+#include "trireme/base/system.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

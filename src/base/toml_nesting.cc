@@ -1,4 +1,4 @@
-#include "base/toml_nesting.h"
+#include "trireme/base/toml_nesting.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "base/toml_nesting.h"
+#include "trireme/base/toml_nesting.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "trireme/base/config.h"
 
 namespace trireme {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "algo/algorithm.h"
-#include "cli/commands.h"
-#include "train/run_config.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/cli/commands.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme {
 namespace {

@@ -12,17 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/file.h"
-#include "base/parse.h"
-#include "base/scratch_folder.h"
-#include "base/system.h"
-#include "cli/commands.h"
-#include "cli/run_flags.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
-#include "train/speedup.h"
-#include "train/trainer.h"
+#include "trireme/base/config.h"
+#include "trireme/base/file.h"
+#include "trireme/base/parse.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/base/system.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/speedup.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

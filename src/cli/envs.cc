@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-#include "cli/commands.h"
-#include "env/env.h"
+#include "trireme/cli/commands.h"
+#include "trireme/env/env.h"
 
 namespace trireme {
 

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/config.h"
-#include "cli/commands.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
-#include "train/trainer.h"
+#include "trireme/base/config.h"
+#include "trireme/cli/commands.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "base/text.h"
-#include "cli/commands.h"
-#include "comm/processes.h"
-#include "server/server_session.h"
-#include "train/trainer.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/base/text.h"
+#include "trireme/cli/commands.h"
+#include "trireme/comm/processes.h"
+#include "trireme/server/server_session.h"
+#include "trireme/train/trainer.h"
 
 namespace {
 

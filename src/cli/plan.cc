@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/file.h"
-#include "base/system.h"
-#include "cli/commands.h"
-#include "cli/run_flags.h"
-#include "plan/calibrate.h"
-#include "plan/constants.h"
-#include "plan/forecast.h"
-#include "plan/units.h"
-#include "plan/validate.h"
+#include "trireme/base/config.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/plan/calibrate.h"
+#include "trireme/plan/constants.h"
+#include "trireme/plan/forecast.h"
+#include "trireme/plan/units.h"
+#include "trireme/plan/validate.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/run_flags.h"
+#include "trireme/cli/run_flags.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <csignal>
 #include <set>
 
-#include "base/file.h"
-#include "base/parse.h"
+#include "trireme/base/file.h"
+#include "trireme/base/parse.h"
 
 namespace trireme {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "train/run_config.h"
-#include "train/trainer.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "base/file.h"
-#include "base/parse.h"
-#include "rpc/transport.h"
+#include "trireme/base/file.h"
+#include "trireme/base/parse.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "base/file.h"
-#include "cli/commands.h"
-#include "cli/run_flags.h"
-#include "cli/security_flags.h"
-#include "rpc/transport.h"
-#include "server/parameter_server.h"
+#include "trireme/base/file.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/cli/security_flags.h"
+#include "trireme/rpc/transport.h"
+#include "trireme/server/parameter_server.h"
 
 namespace trireme {
 namespace {

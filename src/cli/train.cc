@@ -7,17 +7,17 @@
 #include <optional>
 #include <span>
 
-#include "cli/commands.h"
-#include "cli/run_flags.h"
-#include "cli/security_flags.h"
-#include "comm/processes.h"
-#include "metrics/progress.h"
-#include "train/agreement.h"
-#include "train/checkpoint.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
-#include "train/standing.h"
-#include "train/trainer.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/cli/security_flags.h"
+#include "trireme/comm/processes.h"
+#include "trireme/metrics/progress.h"
+#include "trireme/train/agreement.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/standing.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

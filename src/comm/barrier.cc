@@ -1,9 +1,9 @@
-#include "comm/barrier.h"
+#include "trireme/comm/barrier.h"
 
 #include <thread>
 
-#include "base/error.h"
-#include "base/system.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
 
 namespace trireme {
 namespace {

@@ -8,13 +8,13 @@
 #include <tuple>
 #include <vector>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "comm/conformance.h"
-#include "comm/hybrid_communicator.h"
-#include "comm/processes.h"
-#include "comm/run_ranks.h"
-#include "comm/shared_memory_communicator.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/conformance.h"
+#include "trireme/comm/hybrid_communicator.h"
+#include "trireme/comm/processes.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/comm/shared_memory_communicator.h"
 
 namespace trireme {
 namespace {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/link.h"
+#include "trireme/comm/link.h"
 
 namespace trireme {
 

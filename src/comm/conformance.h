@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/rng.h"
-#include "comm/communicator.h"
-#include "comm/shard_sum.h"
+#include "trireme/base/rng.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/comm/shard_sum.h"
 
 namespace trireme {
 

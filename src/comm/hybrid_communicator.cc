@@ -1,11 +1,11 @@
-#include "comm/hybrid_communicator.h"
+#include "trireme/comm/hybrid_communicator.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -27,10 +27,10 @@ std::string Pack(std::vector<std::string> parts) {
 void Unpack(std::string_view packed, std::vector<std::string>& parts) {
   while (!packed.empty()) {
     std::uint64_t length = 0;
-    CHECK(packed.size() >= sizeof(length));
+    TRIREME_CHECK(packed.size() >= sizeof(length));
     std::memcpy(&length, packed.data(), sizeof(length));
     packed.remove_prefix(sizeof(length));
-    CHECK(packed.size() >= length);
+    TRIREME_CHECK(packed.size() >= length);
     parts.emplace_back(packed.substr(0, length));
     packed.remove_prefix(length);
   }
@@ -41,7 +41,7 @@ void Unpack(std::string_view packed, std::vector<std::string>& parts) {
 HybridCommunicator::HybridCommunicator(Communicator& inside, Communicator* between, int group, int groups)
     : inside_(inside), between_(between), group_(group), groups_(groups) {
   if (!leader()) return;
-  CHECK(between_ != nullptr && between_->rank() == group && between_->size() == groups);
+  TRIREME_CHECK(between_ != nullptr && between_->rank() == group && between_->size() == groups);
   before_ = between_->traffic();
 }
 

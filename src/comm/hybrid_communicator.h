@@ -8,7 +8,7 @@
 // What it costs is what the operations inside and between cost; the latter count for the leaders.
 #pragma once
 
-#include "comm/communicator.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

@@ -1,9 +1,9 @@
-#include "comm/link.h"
+#include "trireme/comm/link.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "base/system.h"
+#include "trireme/base/system.h"
 
 namespace trireme {
 namespace {

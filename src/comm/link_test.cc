@@ -1,4 +1,4 @@
-#include "comm/link.h"
+#include "trireme/comm/link.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "comm/processes.h"
+#include "trireme/comm/processes.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
 
-#include "base/error.h"
-#include "base/plugin.h"
+#include "trireme/base/error.h"
+#include "trireme/base/plugin.h"
 
 namespace trireme {
 namespace {

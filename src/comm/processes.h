@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/communicator.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/thread_communicator.h"
+#include "trireme/comm/thread_communicator.h"
 
 namespace trireme {
 

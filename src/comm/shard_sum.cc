@@ -1,10 +1,10 @@
-#include "comm/shard_sum.h"
+#include "trireme/comm/shard_sum.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -39,7 +39,7 @@ void ShardSum<T>::Add() {
 
 template <class T>
 std::span<T> ShardSum<T>::Total() {
-  CHECK(std::has_single_bit(added_));
+  TRIREME_CHECK(std::has_single_bit(added_));
   added_ = 0;
   return levels_[0].span();
 }

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/aligned.h"
+#include "trireme/base/aligned.h"
 
 namespace trireme {
 

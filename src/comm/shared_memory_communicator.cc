@@ -1,4 +1,4 @@
-#include "comm/shared_memory_communicator.h"
+#include "trireme/comm/shared_memory_communicator.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "comm/tree_sum.h"
-#include "comm/wait.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/tree_sum.h"
+#include "trireme/comm/wait.h"
 
 namespace trireme {
 
@@ -22,7 +22,7 @@ SharedMemoryCommunicator::SharedMemoryCommunicator(Seat* seats, int rank, std::v
       names_(std::move(names)),
       spins_(size_ <= processors ? kUsualSpins : 0),
       timeout_s_(timeout_s) {
-  CHECK(size_ <= kMostRanks);
+  TRIREME_CHECK(size_ <= kMostRanks);
 }
 
 // The slot to fill in the next step.

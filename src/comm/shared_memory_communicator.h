@@ -6,8 +6,8 @@
 //
 // Why nobody overwrites what another still reads:
 //   1. A rank has read all it wants of step s before it publishes step s + 2.
-//   2. A rank fills its slot of step s only when every counter has reached s - 2, so all have done with s
-//   - 4.
+//   2. A rank fills its slot of step s only when every counter has reached s - 2, so all have done with
+//      s - 4.
 //   3. Steps s and s - 4 are the nearest that share a slot.
 //
 // Traffic is counted as in thread_communicator.h, except that an all-reduction of up to kSmall bytes is m - 1
@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

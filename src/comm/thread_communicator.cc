@@ -1,18 +1,18 @@
-#include "comm/thread_communicator.h"
+#include "trireme/comm/thread_communicator.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "comm/tree_sum.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/tree_sum.h"
 
 namespace trireme {
 
 ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size) {
-  CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
+  TRIREME_CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
 }
 
 void ThreadCommunicator::Barrier() {

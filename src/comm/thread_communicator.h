@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/barrier.h"
-#include "comm/communicator.h"
+#include "trireme/comm/barrier.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

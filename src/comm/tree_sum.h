@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "base/system.h"
+#include "trireme/base/system.h"
 
 namespace trireme {
 

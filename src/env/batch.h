@@ -28,11 +28,11 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/error.h"
-#include "base/simd.h"
-#include "env/env.h"
-#include "env/vec.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
+#include "trireme/env/env.h"
+#include "trireme/env/vec.h"
 
 namespace trireme {
 
@@ -143,8 +143,8 @@ class SoaBatch final : public EnvBatch {
         rewards_(padded_),
         terminated_(padded_),
         truncated_(padded_) {
-    CHECK(size > 0);
-    CHECK(spec_.obs_size == E::kObsSize && spec_.action.size() == E::kActionSize);
+    TRIREME_CHECK(size > 0);
+    TRIREME_CHECK(spec_.obs_size == E::kObsSize && spec_.action.size() == E::kActionSize);
     finished_.reserve(size_);
     Reset(0, Purpose::kTest, 0);
   }
@@ -162,7 +162,7 @@ class SoaBatch final : public EnvBatch {
   }
 
   void Step(std::span<const float> actions) override {
-    CHECK(actions.size() == size_ * E::kActionSize);
+    TRIREME_CHECK(actions.size() == size_ * E::kActionSize);
     const std::size_t full_blocks = size_ / kBlock;
     if (full_blocks > 0) {
       const batch_internal::Lanes lanes = LanesFrom(0, actions.data(), obs_.data(), size_);
@@ -175,7 +175,7 @@ class SoaBatch final : public EnvBatch {
   }
 
   void SetState(int i, std::span<const double> state) override {
-    CHECK(i >= 0 && i < size() && state.size() == E::kStateSize);
+    TRIREME_CHECK(i >= 0 && i < size() && state.size() == E::kStateSize);
     Single s;
     std::copy(state.begin(), state.end(), s.begin());
     Store(static_cast<std::size_t>(i), s);

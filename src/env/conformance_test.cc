@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/simd.h"
-#include "env/env.h"
+#include "trireme/base/simd.h"
+#include "trireme/env/env.h"
 
 namespace trireme {
 namespace {

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/state.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

@@ -2,15 +2,15 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
-#include "env/batch.h"
-#include "env/classic/acrobot.h"
-#include "env/classic/cart_pole.h"
-#include "env/classic/mountain_car.h"
-#include "env/classic/mountain_car_continuous.h"
-#include "env/classic/pendulum.h"
-#include "env/env.h"
+#include "trireme/base/error.h"
+#include "trireme/base/text.h"
+#include "trireme/env/batch.h"
+#include "trireme/env/classic/acrobot.h"
+#include "trireme/env/classic/cart_pole.h"
+#include "trireme/env/classic/mountain_car.h"
+#include "trireme/env/classic/mountain_car_continuous.h"
+#include "trireme/env/classic/pendulum.h"
+#include "trireme/env/env.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <numbers>
 
-#include "env/vec.h"
+#include "trireme/env/vec.h"
 
 namespace trireme {
 

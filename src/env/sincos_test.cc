@@ -1,4 +1,4 @@
-#include "env/sincos.h"
+#include "trireme/env/sincos.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

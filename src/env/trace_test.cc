@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "env/env.h"
+#include "trireme/env/env.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/append_file.h"
+#include "trireme/metrics/append_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-#include "metrics/axis.h"
+#include "trireme/metrics/axis.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -53,10 +53,10 @@ std::string Label(double value, double step, double largest) {
 }  // namespace
 
 Axis MakeAxis(double low, double high, double margin, int wanted_ticks) {
-  CHECK(wanted_ticks > 0);
+  TRIREME_CHECK(wanted_ticks > 0);
   if (low > high) return MakeAxis(0, 1, 0, wanted_ticks);
   const double magnitude = std::max(std::abs(low), std::abs(high));
-  CHECK(magnitude <= kLargestPlottable);
+  TRIREME_CHECK(magnitude <= kLargestPlottable);
   if (magnitude < 1e-290) {
     low = -1;
     high = 1;

@@ -1,4 +1,4 @@
-#include "metrics/axis.h"
+#include "trireme/metrics/axis.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/crc32c.h"
+#include "trireme/metrics/crc32c.h"
 
 #include <array>
 

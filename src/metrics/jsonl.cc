@@ -1,11 +1,11 @@
-#include "metrics/jsonl.h"
+#include "trireme/metrics/jsonl.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

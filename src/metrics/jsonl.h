@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/append_file.h"
-#include "metrics/metric_row.h"
+#include "trireme/metrics/append_file.h"
+#include "trireme/metrics/metric_row.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "metrics/jsonl.h"
+#include "trireme/metrics/jsonl.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "metrics/test_util.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/markup.h"
+#include "trireme/metrics/markup.h"
 
 #include <cstddef>
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
@@ -24,7 +24,7 @@ class MetricRow {
 
   // Adds `name`, or replaces its value. Names are UTF-8; "step" and "wall_s" are taken by the row itself.
   void Set(std::string_view name, double value) {
-    CHECK(name != "step" && name != "wall_s");
+    TRIREME_CHECK(name != "step" && name != "wall_s");
     for (auto& [known, old] : values_) {
       if (known == name) {
         old = value;

@@ -1,4 +1,4 @@
-#include "metrics/plot.h"
+#include "trireme/metrics/plot.h"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "metrics/axis.h"
-#include "metrics/markup.h"
+#include "trireme/base/error.h"
+#include "trireme/metrics/axis.h"
+#include "trireme/metrics/markup.h"
 
 namespace trireme {
 namespace {
@@ -112,7 +112,7 @@ class Drawing {
 };
 
 Drawing::Drawing(const LinePlot& plot) : plot_(plot) {
-  CHECK(plot.width >= 200 && plot.height >= 120);
+  TRIREME_CHECK(plot.width >= 200 && plot.height >= 120);
   MeasureData();
   Put(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" )"
       R"(aria-label="{2}" font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', Arial, sans-serif" )"
@@ -133,9 +133,9 @@ Drawing::Drawing(const LinePlot& plot) : plot_(plot) {
 
 void Drawing::MeasureData() {
   for (const PlotSeries& series : plot_.series) {
-    CHECK(series.x.size() == series.y.size());
-    CHECK(series.low.size() == series.high.size() &&
-          (series.low.empty() || series.low.size() == series.y.size()));
+    TRIREME_CHECK(series.x.size() == series.y.size());
+    TRIREME_CHECK(series.low.size() == series.high.size() &&
+                  (series.low.empty() || series.low.size() == series.y.size()));
     for (std::size_t i = 0; i < series.x.size(); ++i) {
       if (!Plottable(series.x[i]) || !Plottable(series.y[i])) continue;
       x_range_.Include(series.x[i]);

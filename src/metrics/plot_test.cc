@@ -1,4 +1,4 @@
-#include "metrics/plot.h"
+#include "trireme/metrics/plot.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <regex>
 #include <set>
 
-#include "metrics/markup.h"
-#include "metrics/test_util.h"
+#include "trireme/metrics/markup.h"
+#include "trireme/metrics/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/progress.h"
+#include "trireme/metrics/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

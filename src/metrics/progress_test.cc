@@ -1,4 +1,4 @@
-#include "metrics/progress.h"
+#include "trireme/metrics/progress.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <csignal>
 
-#include "base/file.h"
-#include "metrics/test_util.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/report.h"
+#include "trireme/metrics/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "metrics/markup.h"
-#include "metrics/progress.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/markup.h"
+#include "trireme/metrics/progress.h"
 
 namespace trireme {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/plot.h"
+#include "trireme/metrics/plot.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "metrics/report.h"
+#include "trireme/metrics/report.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
 
-#include "base/file.h"
-#include "metrics/test_util.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/tensorboard.h"
+#include "trireme/metrics/tensorboard.h"
 
 #include <unistd.h>
 
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "metrics/crc32c.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/crc32c.h"
 
 namespace trireme {
 namespace {

@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "metrics/append_file.h"
-#include "metrics/metric_row.h"
+#include "trireme/metrics/append_file.h"
+#include "trireme/metrics/metric_row.h"
 
 namespace trireme {
 

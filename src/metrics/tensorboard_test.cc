@@ -1,4 +1,4 @@
-#include "metrics/tensorboard.h"
+#include "trireme/metrics/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/file.h"
-#include "metrics/crc32c.h"
-#include "metrics/test_util.h"
+#include "trireme/base/file.h"
+#include "trireme/metrics/crc32c.h"
+#include "trireme/metrics/test_util.h"
 
 namespace trireme {
 namespace {

@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "nn/dense_kernels.h"
+#include "trireme/nn/dense_kernels.h"
 
 #include <algorithm>
 #include <cstddef>
 
-#include "base/error.h"
-#include "base/simd.h"
-#include "nn/fast_math.h"
-#include "nn/vec.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/fast_math.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {
@@ -268,13 +268,13 @@ struct TransposeKernel {
 }  // namespace
 
 void BiasActivate(Activation activation, Rows rows, const float* bias, float* y, float* slope) {
-  CHECK(!NeedsSlope(activation) || slope != nullptr);
+  TRIREME_CHECK(!NeedsSlope(activation) || slope != nullptr);
   CallFor<BiasActivateKernel>(activation, rows, bias, y, NeedsSlope(activation) ? slope : y);
 }
 
 void ActivationBackward(Activation activation, Rows rows, const float* y, const float* slope, float* dz,
                         float* dbias) {
-  CHECK(!NeedsSlope(activation) || slope != nullptr);
+  TRIREME_CHECK(!NeedsSlope(activation) || slope != nullptr);
   CallFor<ActivationBackwardKernel>(activation, rows, y, NeedsSlope(activation) ? slope : y, dz, dbias);
 }
 

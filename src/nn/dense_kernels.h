@@ -6,7 +6,7 @@
 // may be called from any thread on distinct outputs.
 #pragma once
 
-#include "nn/spec.h"
+#include "trireme/nn/spec.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "nn/dense_kernels.h"
+#include "trireme/nn/dense_kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "nn/vec.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 

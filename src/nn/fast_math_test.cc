@@ -1,4 +1,4 @@
-#include "nn/fast_math.h"
+#include "trireme/nn/fast_math.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -1,9 +1,9 @@
-#include "nn/gemm.h"
+#include "trireme/nn/gemm.h"
 
 #include <algorithm>
 #include <cstddef>
 
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 #ifdef TRIREME_HAVE_LIBXSMM
 #include <libxsmm.h>

@@ -1,4 +1,4 @@
-#include "nn/gemm.h"
+#include "trireme/nn/gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

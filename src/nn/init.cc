@@ -1,11 +1,11 @@
-#include "nn/init.h"
+#include "trireme/nn/init.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,7 @@ void Orthonormalise(std::vector<double>& q, int count, int length) {
     for (int r = first; r < last; ++r) {
       for (int s = first; s < r; ++s) subtract_projection(r, s);
       const double norm = std::sqrt(dot(r, r));
-      CHECK(norm > 0);
+      TRIREME_CHECK(norm > 0);
       for (int i = 0; i < length; ++i) row(r)[i] /= norm;
     }
   }

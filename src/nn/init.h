@@ -7,8 +7,8 @@
 
 #include <span>
 
-#include "base/rng.h"
-#include "nn/spec.h"
+#include "trireme/base/rng.h"
+#include "trireme/nn/spec.h"
 
 namespace trireme {
 

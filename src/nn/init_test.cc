@@ -1,4 +1,4 @@
-#include "nn/init.h"
+#include "trireme/nn/init.h"
 
 #include <gtest/gtest.h>
 

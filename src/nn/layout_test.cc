@@ -1,4 +1,4 @@
-#include "nn/layout.h"
+#include "trireme/nn/layout.h"
 
 #include <gtest/gtest.h>
 

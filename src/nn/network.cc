@@ -1,8 +1,8 @@
-#include "nn/network.h"
+#include "trireme/nn/network.h"
 
 #include <algorithm>
 
-#include "nn/init.h"
+#include "trireme/nn/init.h"
 
 namespace trireme {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "nn/layout.h"
-#include "nn/spec.h"
-#include "nn/tower.h"
+#include "trireme/nn/layout.h"
+#include "trireme/nn/spec.h"
+#include "trireme/nn/tower.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "nn/network.h"
+#include "trireme/nn/network.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/rng.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "trireme/base/config.h"
 
 namespace trireme {
 

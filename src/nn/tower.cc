@@ -1,9 +1,9 @@
-#include "nn/tower.h"
+#include "trireme/nn/tower.h"
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "nn/dense_kernels.h"
+#include "trireme/base/error.h"
+#include "trireme/nn/dense_kernels.h"
 
 namespace trireme {
 namespace {
@@ -18,11 +18,11 @@ int RowStride(int width) {
 }  // namespace
 
 Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
-  CHECK(spec.inputs > 0 && spec.outputs > 0 && !spec.hidden.empty());
+  TRIREME_CHECK(spec.inputs > 0 && spec.outputs > 0 && !spec.hidden.empty());
   int inputs = spec.inputs;
   for (std::size_t l = 0; l < spec.hidden.size(); ++l) {
     const int outputs = spec.hidden[l];
-    CHECK(outputs > 0);
+    TRIREME_CHECK(outputs > 0);
     const std::string name = fmt::format("{}/{}", spec.name, l);
     const std::size_t weight = layout.Add(name + "/weight", {inputs, outputs}, Gemm::BlockRows(outputs));
     hidden_.push_back({inputs, outputs, RowStride(outputs), weight, layout.Add(name + "/bias", {outputs})});
@@ -76,7 +76,7 @@ void Tower::MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const {
 }
 
 void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const {
-  CHECK(n <= workspace.capacity_);
+  TRIREME_CHECK(n <= workspace.capacity_);
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.forward_);
@@ -116,7 +116,7 @@ void Tower::PrepareBackward(const float* params, TowerWorkspace& workspace) cons
 
 void Tower::Backward(const float* params, const float* x, const float* dout, int n, TowerWorkspace& workspace,
                      float* gradient, float* dx) const {
-  CHECK(n <= workspace.capacity_);
+  TRIREME_CHECK(n <= workspace.capacity_);
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.backward_);

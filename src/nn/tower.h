@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "base/aligned.h"
-#include "nn/gemm.h"
-#include "nn/layout.h"
-#include "nn/spec.h"
+#include "trireme/base/aligned.h"
+#include "trireme/nn/gemm.h"
+#include "trireme/nn/layout.h"
+#include "trireme/nn/spec.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "nn/tower.h"
+#include "trireme/nn/tower.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -1,9 +1,9 @@
-#include "optim/average.h"
+#include "trireme/optim/average.h"
 
 #include <cstddef>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -19,7 +19,7 @@ struct AverageKernel {
 }  // namespace
 
 void MoveTowards(std::span<float> target, std::span<const float> source, float tau) {
-  CHECK(target.size() == source.size());
+  TRIREME_CHECK(target.size() == source.size());
   SimdCall<AverageKernel>(target.data(), source.data(), source.size(), tau);
 }
 

@@ -1,10 +1,10 @@
-#include "optim/average.h"
+#include "trireme/optim/average.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

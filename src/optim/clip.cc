@@ -1,12 +1,12 @@
-#include "optim/clip.h"
+#include "trireme/optim/clip.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -60,7 +60,7 @@ double SquaredNorm(std::span<const float> values) {
 }
 
 void SquaredNorms(std::span<const float> values, std::span<double> sums) {
-  CHECK(sums.size() == NormBlocks(values.size()));
+  TRIREME_CHECK(sums.size() == NormBlocks(values.size()));
   for (std::size_t b = 0; b < sums.size(); ++b) {
     const std::size_t begin = b * kNormBlock;
     sums[b] = SquaredNorm(values.subspan(begin, std::min(kNormBlock, values.size() - begin)));
@@ -72,7 +72,7 @@ float ClipScale(double norm, double max_norm) {
 }
 
 double ClipByGlobalNorm(std::span<float> gradient, double max_norm) {
-  CHECK(max_norm > 0);
+  TRIREME_CHECK(max_norm > 0);
   const double norm = std::sqrt(SquaredNorm(gradient));
   if (std::isfinite(norm) && norm > max_norm) {
     SimdCall<ScaleKernel>(gradient.data(), gradient.size(), ClipScale(norm, max_norm));

@@ -1,4 +1,4 @@
-#include "optim/clip.h"
+#include "trireme/optim/clip.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

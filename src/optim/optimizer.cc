@@ -1,9 +1,9 @@
-#include "optim/optimizer.h"
+#include "trireme/optim/optimizer.h"
 
 #include <cmath>
 #include <string_view>
 
-#include "base/simd.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -75,7 +75,7 @@ std::string_view OptimizerName(OptimizerKind kind) {
   for (const auto& row : kOptimizerNames) {
     if (row.value == kind) return row.name;
   }
-  CHECK(false);
+  TRIREME_CHECK(false);
 }
 
 void CheckOptimizerKind(OptimizerKind kind, std::string_view saved) {
@@ -95,7 +95,7 @@ std::size_t OptimizerRule::moments() const {
     case OptimizerKind::kAdamw:
       return 2;
   }
-  CHECK(false);
+  TRIREME_CHECK(false);
 }
 
 // root2 / correction1 scales the step, root2 the eps: one square root and one division per element are left.
@@ -144,7 +144,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::size_t size) : rule
 
 void Optimizer::Step(std::span<float> params, std::span<const float> gradient, float learning_rate,
                      const RateRange& special) {
-  CHECK(params.size() == size_ && gradient.size() == size_);
+  TRIREME_CHECK(params.size() == size_ && gradient.size() == size_);
   const OptimizerRule::Step step = rule_.At(++steps_);
   ForEachRate(0, size_, learning_rate, special, [&](std::size_t begin, std::size_t end, float rate) {
     float* moments[OptimizerRule::kMostMoments] = {};

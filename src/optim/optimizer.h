@@ -25,9 +25,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/config.h"
-#include "base/state.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/config.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

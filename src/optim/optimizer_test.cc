@@ -1,4 +1,4 @@
-#include "optim/optimizer.h"
+#include "trireme/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <memory>
 
-#include "base/rng.h"
-#include "base/simd.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "optim/schedule.h"
+#include "trireme/optim/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ double ScheduleFactor(ScheduleKind kind, double final_fraction, double progress)
     case ScheduleKind::kCosine:
       return final_fraction + (1 - final_fraction) * 0.5 * (1 + std::cos(std::numbers::pi * p));
   }
-  CHECK(false);
+  TRIREME_CHECK(false);
 }
 
 KlAdaptiveRate::KlAdaptiveRate(double initial, double desired_kl, double lowest, double highest)
@@ -24,8 +24,8 @@ KlAdaptiveRate::KlAdaptiveRate(double initial, double desired_kl, double lowest,
       lowest_(lowest),
       highest_(highest),
       rate_(std::clamp(initial, lowest, highest)) {
-  CHECK(0 < lowest && lowest <= highest);
-  CHECK(0 < desired_kl);
+  TRIREME_CHECK(0 < lowest && lowest <= highest);
+  TRIREME_CHECK(0 < desired_kl);
 }
 
 void KlAdaptiveRate::Update(double kl) {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/config.h"
-#include "base/state.h"
+#include "trireme/base/config.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

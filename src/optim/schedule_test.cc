@@ -1,4 +1,4 @@
-#include "optim/schedule.h"
+#include "trireme/optim/schedule.h"
 
 #include <gtest/gtest.h>
 

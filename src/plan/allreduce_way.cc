@@ -3,9 +3,9 @@
 #include <bit>
 #include <cmath>
 
-#include "base/error.h"
-#include "plan/engine.h"
-#include "plan/ways.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/engine.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 namespace {
@@ -99,7 +99,7 @@ class AllReduceWay final : public Engine::Actor {
 Outcome AllReduceWay::Run() {
   for (int worker = 0; worker < crew_.workers(); ++worker) StartRound(worker);
   engine_.Run(*this);
-  CHECK(crew_.AllDone());
+  TRIREME_CHECK(crew_.AllDone());
   const int hosts = crew_.hosts(), per_host = crew_.OnHost(0);
   const double communication_s =
       AllReduceSeconds(constants_, hosts, per_host, constants_.gradient_bytes()) +

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "plan/ways.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/calibrate.h"
+#include "trireme/plan/calibrate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,13 +8,13 @@
 #include <numeric>
 #include <thread>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "comm/thread_communicator.h"
-#include "plan/probe.h"
-#include "plan/simulate.h"
-#include "plan/timing_store.h"
-#include "train/speedup.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/plan/probe.h"
+#include "trireme/plan/simulate.h"
+#include "trireme/plan/timing_store.h"
+#include "trireme/train/speedup.h"
 
 namespace trireme {
 namespace {
@@ -184,7 +184,7 @@ void MeasureRounds(const RunSettings& settings, const Network& network, double s
 }  // namespace
 
 RoundFit FitRounds(std::span<const PartTime> times) {
-  CHECK(!times.empty());
+  TRIREME_CHECK(!times.empty());
   // Least squares of (fixed + split x - y) / y over x = 1 / parts: two linear equations.
   double s1 = 0, sx = 0, sxx = 0, sy = 0, sxy = 0;
   for (const PartTime& time : times) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/constants.h"
-#include "train/run_config.h"
+#include "trireme/plan/constants.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme {
 

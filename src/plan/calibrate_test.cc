@@ -1,10 +1,10 @@
-#include "plan/calibrate.h"
+#include "trireme/plan/calibrate.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "plan/simulate.h"
+#include "trireme/plan/simulate.h"
 
 namespace trireme {
 namespace {

@@ -1,11 +1,11 @@
-#include "plan/constants.h"
+#include "trireme/plan/constants.h"
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/parse.h"
-#include "plan/units.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/parse.h"
+#include "trireme/plan/units.h"
 
 namespace trireme {
 namespace {

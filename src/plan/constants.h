@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "trireme/base/config.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "plan/constants.h"
+#include "trireme/plan/constants.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

@@ -1,11 +1,11 @@
-#include "plan/crew.h"
+#include "trireme/plan/crew.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "base/error.h"
-#include "base/rng.h"
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {
@@ -32,7 +32,7 @@ Crew::Crew(const PlanConstants& constants, const Scenario& scenario, double own_
       parts_(in_step_ && scenario.split ? scenario.workers : 1),
       rounds_(ChooseRounds(scenario)),
       cores_(scenario.cores) {
-  CHECK(scenario.workers >= 1 && scenario.cores >= 1 && scenario.hosts >= 0);
+  TRIREME_CHECK(scenario.workers >= 1 && scenario.cores >= 1 && scenario.hosts >= 0);
   const int needed = DivideUp(scenario.workers, scenario.cores);
   per_host_ = DivideUp(scenario.workers, scenario.hosts == 0 ? needed : std::min(needed, scenario.hosts));
   on_host_.assign(DivideUp(scenario.workers, per_host_), per_host_);
@@ -41,7 +41,7 @@ Crew::Crew(const PlanConstants& constants, const Scenario& scenario, double own_
   computing_s_.resize(scenario.workers);
   const std::vector<int>& times = constants.round_times;
   const double sum = std::accumulate(times.begin(), times.end(), 0.0);
-  CHECK(sum > 0);
+  TRIREME_CHECK(sum > 0);
   ratio_scale_ = static_cast<double>(times.size()) / sum;
   warm_up_ = std::int64_t{rounds_ / 5} * scenario.workers;
 }
@@ -80,7 +80,7 @@ void Crew::Finish(int worker, double now_s) {
 Outcome Crew::Summarise(double communication_s) const {
   const auto counted = static_cast<double>(all_done_ - warm_up_);
   const double elapsed_s = end_s_ - begin_s_;
-  CHECK(counted > 0 && elapsed_s > 0);
+  TRIREME_CHECK(counted > 0 && elapsed_s > 0);
   Outcome outcome;
   outcome.hosts = hosts();
   outcome.steps_per_s = counted / elapsed_s * constants_.steps_per_round / parts_;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/simulate.h"
+#include "trireme/plan/simulate.h"
 
 namespace trireme {
 

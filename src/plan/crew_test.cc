@@ -1,4 +1,4 @@
-#include "plan/crew.h"
+#include "trireme/plan/crew.h"
 
 #include <gtest/gtest.h>
 

@@ -1,19 +1,19 @@
-#include "plan/engine.h"
+#include "trireme/plan/engine.h"
 
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
 Engine::Engine(const Link& network, const Link& loopback, std::vector<int> host_of)
     : network_(network), loopback_(loopback), host_of_(std::move(host_of)) {
-  CHECK(!host_of_.empty() && *std::ranges::min_element(host_of_) >= 0);
+  TRIREME_CHECK(!host_of_.empty() && *std::ranges::min_element(host_of_) >= 0);
   links_.resize(*std::ranges::max_element(host_of_) + 1);
 }
 
 void Engine::At(double time_s, int node, int tag) {
-  CHECK(time_s >= now_s_);
+  TRIREME_CHECK(time_s >= now_s_);
   Add(time_s, Event::Kind::kTimer, {.to = node, .tag = tag});
 }
 

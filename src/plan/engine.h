@@ -19,7 +19,7 @@
 #include <queue>
 #include <vector>
 
-#include "plan/constants.h"
+#include "trireme/plan/constants.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "plan/engine.h"
+#include "trireme/plan/engine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/forecast.h"
+#include "trireme/plan/forecast.h"
 
 #include <algorithm>
 #include <cmath>

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "metrics/plot.h"
-#include "plan/constants.h"
-#include "plan/simulate.h"
+#include "trireme/metrics/plot.h"
+#include "trireme/plan/constants.h"
+#include "trireme/plan/simulate.h"
 
 namespace trireme {
 

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "metrics/progress.h"
-#include "plan/forecast.h"
-#include "plan/units.h"
+#include "trireme/metrics/progress.h"
+#include "trireme/plan/forecast.h"
+#include "trireme/plan/units.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "plan/forecast.h"
+#include "trireme/plan/forecast.h"
 
 namespace trireme {
 namespace {

@@ -1,14 +1,14 @@
-#include "plan/probe.h"
+#include "trireme/plan/probe.h"
 
 #include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/system.h"
-#include "comm/thread_communicator.h"
-#include "store/shared_store.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 namespace {

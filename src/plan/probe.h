@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "optim/optimizer.h"
-#include "plan/constants.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/plan/constants.h"
 
 namespace trireme {
 

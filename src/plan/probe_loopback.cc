@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/system.h"
-#include "plan/probe.h"
-#include "train/speedup.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/plan/probe.h"
+#include "trireme/train/speedup.h"
 
 namespace trireme {
 namespace {

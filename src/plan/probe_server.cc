@@ -6,14 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "base/scratch_folder.h"
-#include "base/system.h"
-#include "plan/probe.h"
-#include "plan/timing_store.h"
-#include "server/local_servers.h"
-#include "server/server_communicator.h"
-#include "server/server_store.h"
-#include "train/speedup.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/base/system.h"
+#include "trireme/plan/probe.h"
+#include "trireme/plan/timing_store.h"
+#include "trireme/server/local_servers.h"
+#include "trireme/server/server_communicator.h"
+#include "trireme/server/server_store.h"
+#include "trireme/train/speedup.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 // What trips to servers cost is probed through processes of the program itself: see tests/cli/plan_test.cc.
 
-#include "plan/probe.h"
+#include "trireme/plan/probe.h"
 
 #include <gtest/gtest.h>
 

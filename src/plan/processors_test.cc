@@ -1,4 +1,4 @@
-#include "plan/processors.h"
+#include "trireme/plan/processors.h"
 
 #include <gtest/gtest.h>
 

@@ -3,11 +3,11 @@
 #include <limits>
 #include <optional>
 
-#include "base/error.h"
-#include "plan/engine.h"
-#include "plan/processors.h"
-#include "plan/ways.h"
-#include "plan/worker_clocks.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/engine.h"
+#include "trireme/plan/processors.h"
+#include "trireme/plan/ways.h"
+#include "trireme/plan/worker_clocks.h"
 
 namespace trireme {
 namespace {
@@ -139,7 +139,7 @@ class ServerWay final : public Engine::Actor {
 Outcome ServerWay::Run(double communication_s) {
   for (int worker = 0; worker < crew_.workers(); ++worker) StartRound(worker);
   engine_.Run(*this);
-  CHECK(crew_.AllDone());
+  TRIREME_CHECK(crew_.AllDone());
   Outcome outcome = crew_.Summarise(communication_s);
   double rounds = 0;
   for (int worker = 0; worker < crew_.workers(); ++worker) rounds += crew_.done(worker);
@@ -213,7 +213,7 @@ void ServerWay::StartRound(int node) {
   for (const Server& server : servers_) {
     const int ahead = in_step_ ? 0 : server.clocks.Ahead(node) + (worker.under_way > 0 ? 1 : 0);
     widest_gap_ = std::max(widest_gap_, ahead);
-    CHECK(!bounded_ || ahead <= most_ahead_);
+    TRIREME_CHECK(!bounded_ || ahead <= most_ahead_);
   }
   worker.notices_left = in_step_ ? NoticesBefore(constants_, crew_.done(node)) : 0;
   worker.pushed = false;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/simulate.h"
+#include "trireme/plan/simulate.h"
 
 namespace trireme {
 namespace {

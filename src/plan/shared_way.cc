@@ -1,6 +1,6 @@
-#include "base/error.h"
-#include "plan/engine.h"
-#include "plan/ways.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/engine.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 namespace {
@@ -13,7 +13,7 @@ class SharedWay final : public Engine::Actor {
       : crew_(constants, scenario, constants.shared_s_per_float * constants.floats),
         engine_(constants.network, constants.loopback, crew_.HostOfEach()),
         seen_(crew_.workers()) {
-    CHECK(crew_.hosts() == 1);
+    TRIREME_CHECK(crew_.hosts() == 1);
   }
 
   Outcome Run() {

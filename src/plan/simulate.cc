@@ -1,10 +1,10 @@
-#include "plan/simulate.h"
+#include "trireme/plan/simulate.h"
 
 #include <cmath>
 
-#include "base/error.h"
-#include "plan/engine.h"
-#include "plan/ways.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/engine.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 
@@ -12,7 +12,7 @@ std::string WayName(Way way) {
   for (const EnumName<Way>& row : kWayNames) {
     if (row.value == way) return std::string(row.name);
   }
-  CHECK(false);
+  TRIREME_CHECK(false);
   return "";
 }
 
@@ -32,7 +32,7 @@ Outcome Simulate(const PlanConstants& constants, const Scenario& scenario) {
     case Way::kShared:
       return SimulateShared(constants, scenario);
   }
-  CHECK(false);
+  TRIREME_CHECK(false);
   return {};
 }
 

@@ -25,9 +25,9 @@
 #include <cstdint>
 #include <string>
 
-#include "base/config.h"
-#include "plan/constants.h"
-#include "store/parameter_store.h"
+#include "trireme/base/config.h"
+#include "trireme/plan/constants.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-#include "plan/simulate.h"
+#include "trireme/plan/simulate.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 
-#include "plan/ways.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/timing_store.h"
+#include "trireme/plan/timing_store.h"
 
 #include <ctime>
 #include <utility>

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "store/parameter_store.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

@@ -1,10 +1,10 @@
-#include "plan/timing_store.h"
+#include "trireme/plan/timing_store.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "comm/thread_communicator.h"
+#include "trireme/comm/thread_communicator.h"
 
 namespace trireme {
 namespace {

@@ -1,11 +1,11 @@
-#include "plan/units.h"
+#include "trireme/plan/units.h"
 
 #include <cmath>
 #include <optional>
 #include <span>
 
-#include "base/error.h"
-#include "base/parse.h"
+#include "trireme/base/error.h"
+#include "trireme/base/parse.h"
 
 namespace trireme {
 namespace {

@@ -1,10 +1,10 @@
-#include "plan/units.h"
+#include "trireme/plan/units.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/validate.h"
+#include "trireme/plan/validate.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/scratch_folder.h"
-#include "base/system.h"
-#include "train/speedup.h"
-#include "train/trainer.h"
+#include "trireme/base/error.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/base/system.h"
+#include "trireme/train/speedup.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

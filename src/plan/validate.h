@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "plan/forecast.h"
-#include "train/run_config.h"
+#include "trireme/plan/forecast.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme {
 

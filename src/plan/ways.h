@@ -1,8 +1,8 @@
 // The ways to place parameters, as actors of a simulation. See simulate.h for what they are.
 #pragma once
 
-#include "plan/crew.h"
-#include "plan/simulate.h"
+#include "trireme/plan/crew.h"
+#include "trireme/plan/simulate.h"
 
 namespace trireme {
 

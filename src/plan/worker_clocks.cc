@@ -1,4 +1,4 @@
-#include "plan/worker_clocks.h"
+#include "trireme/plan/worker_clocks.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/aligned.h"
-#include "replay/test_util.h"
+#include "trireme/base/aligned.h"
+#include "trireme/replay/test_util.h"
 
 namespace {
 std::atomic<std::uint64_t> allocated_bytes = 0;

@@ -1,8 +1,8 @@
-#include "replay/n_step.h"
+#include "trireme/replay/n_step.h"
 
 #include <array>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
@@ -11,8 +11,8 @@ NStep::NStep(int envs, int n, double gamma, int obs_size, int action_size)
       gamma_(gamma),
       obs_size_(static_cast<std::size_t>(obs_size)),
       action_size_(static_cast<std::size_t>(action_size)) {
-  CHECK(envs > 0 && n > 0 && obs_size > 0 && action_size > 0);
-  CHECK(gamma >= 0 && gamma <= 1);
+  TRIREME_CHECK(envs > 0 && n > 0 && obs_size > 0 && action_size > 0);
+  TRIREME_CHECK(gamma >= 0 && gamma <= 1);
   double power = 1;
   for (int k = 0; k <= n; ++k, power *= gamma) discounts_.push_back(static_cast<float>(power));
   windows_.resize(static_cast<std::size_t>(envs));

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/state.h"
-#include "replay/transition.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/state.h"
+#include "trireme/replay/transition.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "replay/n_step.h"
+#include "trireme/replay/n_step.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "base/rng.h"
-#include "replay/test_util.h"
+#include "trireme/base/rng.h"
+#include "trireme/replay/test_util.h"
 
 namespace trireme {
 namespace {

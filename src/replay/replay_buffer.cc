@@ -1,11 +1,11 @@
-#include "replay/replay_buffer.h"
+#include "trireme/replay/replay_buffer.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
-#include "base/error.h"
-#include "nn/vec.h"
+#include "trireme/base/error.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {
@@ -38,8 +38,8 @@ ReplayBuffer::ReplayBuffer(std::size_t capacity, int obs_size, int action_size)
       obs_size_(static_cast<std::size_t>(obs_size)),
       action_size_(static_cast<std::size_t>(action_size)),
       width_(Width(obs_size_, action_size_)) {
-  CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
-  CHECK(obs_size > 0 && action_size > 0);
+  TRIREME_CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
+  TRIREME_CHECK(obs_size > 0 && action_size > 0);
   records_ = AlignedBuffer<float>(capacity * width_);
 }
 
@@ -62,9 +62,9 @@ std::size_t ReplayBuffer::Add(const Transition& t) {
 
 void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
   const std::size_t n = slots.size();
-  CHECK(n <= out.capacity);
-  CHECK(out.obs.size() == out.capacity * obs_size_ + TransitionBatch::kSlack);
-  CHECK(out.actions.size() == out.capacity * action_size_);
+  TRIREME_CHECK(n <= out.capacity);
+  TRIREME_CHECK(out.obs.size() == out.capacity * obs_size_ + TransitionBatch::kSlack);
+  TRIREME_CHECK(out.actions.size() == out.capacity * action_size_);
   const auto record = [&](std::size_t i) { return records_.data() + slots[i] * width_; };
   for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width_);
   for (std::size_t i = 0; i < n; ++i) {

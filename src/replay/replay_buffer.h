@@ -16,9 +16,9 @@
 #include <span>
 #include <string>
 
-#include "base/aligned.h"
-#include "base/state.h"
-#include "replay/transition.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/state.h"
+#include "trireme/replay/transition.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "replay/replay_buffer.h"
+#include "trireme/replay/replay_buffer.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <deque>
 #include <vector>
 
-#include "base/rng.h"
-#include "replay/test_util.h"
+#include "trireme/base/rng.h"
+#include "trireme/replay/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,12 +1,12 @@
-#include "replay/sampler.h"
+#include "trireme/replay/sampler.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "base/error.h"
-#include "base/simd.h"
-#include "nn/fast_math.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
+#include "trireme/nn/fast_math.h"
 
 namespace trireme {
 namespace {
@@ -59,7 +59,7 @@ constexpr std::size_t RoundUpToVector(std::size_t n) { return (n + 7) / 8 * 8; }
 }  // namespace
 
 void SampleUniform(RandomStream& random, std::size_t size, std::span<std::uint32_t> slots) {
-  CHECK(size > 0 && size <= std::numeric_limits<std::uint32_t>::max());
+  TRIREME_CHECK(size > 0 && size <= std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t& slot : slots) slot = random.NextBelow(static_cast<std::uint32_t>(size));
 }
 
@@ -68,8 +68,8 @@ PrioritisedSampler::PrioritisedSampler(std::size_t capacity, double alpha, doubl
       epsilon_(static_cast<float>(epsilon)),
       tree_(capacity),
       new_slots_(kBlock) {
-  CHECK(alpha >= 0 && alpha <= 1);
-  CHECK(epsilon >= 0 && epsilon <= 1);
+  TRIREME_CHECK(alpha >= 0 && alpha <= 1);
+  TRIREME_CHECK(epsilon >= 0 && epsilon <= 1);
 }
 
 std::uint64_t PrioritisedSampler::Bytes(std::size_t capacity) {
@@ -77,7 +77,7 @@ std::uint64_t PrioritisedSampler::Bytes(std::size_t capacity) {
 }
 
 void PrioritisedSampler::Added(std::size_t slot) {
-  CHECK(slot < capacity());
+  TRIREME_CHECK(slot < capacity());
   if (new_count_ == new_slots_.size()) Flush();
   new_slots_[new_count_++] = static_cast<std::uint32_t>(slot);
 }
@@ -92,9 +92,9 @@ void PrioritisedSampler::Flush() {
 
 void PrioritisedSampler::Sample(RandomStream& random, double beta, std::span<std::uint32_t> slots,
                                 std::span<float> weights) {
-  CHECK(slots.size() == weights.size());
+  TRIREME_CHECK(slots.size() == weights.size());
   Flush();
-  CHECK(tree_.total() > 0);
+  TRIREME_CHECK(tree_.total() > 0);
   const double part = tree_.total() / static_cast<double>(slots.size());
   float smallest = std::numeric_limits<float>::max();
   for (std::size_t begin = 0; begin < slots.size(); begin += kBlock) {
@@ -120,7 +120,7 @@ void PrioritisedSampler::Sample(RandomStream& random, double beta, std::span<std
 }
 
 void PrioritisedSampler::Update(std::span<const std::uint32_t> slots, std::span<const float> errors) {
-  CHECK(slots.size() == errors.size());
+  TRIREME_CHECK(slots.size() == errors.size());
   Flush();
   for (std::size_t begin = 0; begin < slots.size(); begin += kBlock) {
     const std::size_t n = std::min(kBlock, slots.size() - begin);

@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include "base/aligned.h"
-#include "base/rng.h"
-#include "base/state.h"
-#include "replay/sum_tree.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/state.h"
+#include "trireme/replay/sum_tree.h"
 
 namespace trireme {
 

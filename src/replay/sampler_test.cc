@@ -1,4 +1,4 @@
-#include "replay/sampler.h"
+#include "trireme/replay/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "base/simd.h"
-#include "replay/test_util.h"
+#include "trireme/base/simd.h"
+#include "trireme/replay/test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,10 +1,10 @@
-#include "replay/sum_tree.h"
+#include "trireme/replay/sum_tree.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
-#include "nn/vec.h"
+#include "trireme/base/error.h"
+#include "trireme/nn/vec.h"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,7 @@ std::size_t FindChild(const float* children, double& position) {
 }  // namespace
 
 SumTree::Levels::Levels(std::size_t capacity) {
-  CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
+  TRIREME_CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
   std::size_t nodes = capacity;
   while (true) {
     const auto level = static_cast<std::size_t>(count++);
@@ -77,10 +77,10 @@ void SumTree::Sum(int level, std::size_t i) {
 }
 
 void SumTree::Set(std::span<const std::uint32_t> slots, std::span<const float> values) {
-  CHECK(slots.size() == values.size());
+  TRIREME_CHECK(slots.size() == values.size());
   for (const std::uint32_t slot : slots) __builtin_prefetch(&nodes_[slot], 1);
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    CHECK(slots[i] < capacity_ && values[i] >= 0 && values[i] <= std::numeric_limits<float>::max());
+    TRIREME_CHECK(slots[i] < capacity_ && values[i] >= 0 && values[i] <= std::numeric_limits<float>::max());
     nodes_[slots[i]] = values[i];
   }
   for (int level = 1; level < levels_.count; ++level) {
@@ -95,7 +95,7 @@ void SumTree::Set(std::span<const std::uint32_t> slots, std::span<const float> v
 }
 
 void SumTree::Assign(std::span<const float> values) {
-  CHECK(values.size() <= capacity_);
+  TRIREME_CHECK(values.size() <= capacity_);
   std::ranges::copy(values, nodes_.begin());
   std::fill(nodes_.begin() + values.size(), nodes_.begin() + capacity_, 0.0f);
   for (int level = 1; level < levels_.count; ++level) {
@@ -104,7 +104,7 @@ void SumTree::Assign(std::span<const float> values) {
 }
 
 void SumTree::Find(std::span<const double> positions, std::span<std::uint32_t> slots) const {
-  CHECK(positions.size() == slots.size());
+  TRIREME_CHECK(positions.size() == slots.size());
   double rest[kTogether];
   for (std::size_t begin = 0; begin < slots.size(); begin += kTogether) {
     const std::size_t n = std::min(kTogether, slots.size() - begin);

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/aligned.h"
+#include "trireme/base/aligned.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "replay/sum_tree.h"
+#include "trireme/replay/sum_tree.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "base/rng.h"
-#include "replay/test_util.h"
+#include "trireme/base/rng.h"
+#include "trireme/replay/test_util.h"
 
 namespace trireme {
 namespace {

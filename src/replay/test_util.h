@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/rng.h"
-#include "replay/transition.h"
+#include "trireme/base/rng.h"
+#include "trireme/replay/transition.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "base/aligned.h"
+#include "trireme/base/aligned.h"
 
 namespace trireme {
 

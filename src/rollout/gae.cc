@@ -1,7 +1,7 @@
-#include "rollout/gae.h"
+#include "trireme/rollout/gae.h"
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -28,7 +28,8 @@ struct GaeStep {
 
 void ComputeGae(const GaeInput& in, std::span<float> advantages, std::span<float> returns) {
   const std::size_t envs = in.envs;
-  CHECK(in.values.size() >= envs * (in.steps + 1) && advantages.size() >= envs * in.steps && in.steps > 0);
+  TRIREME_CHECK(in.values.size() >= envs * (in.steps + 1) && advantages.size() >= envs * in.steps &&
+                in.steps > 0);
   for (int t = in.steps - 1; t >= 0; --t) {
     const std::size_t at = t * envs;
     // Beyond the last step nothing is carried: V of the state after the rollout stands for the rest, and

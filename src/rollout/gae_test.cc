@@ -1,4 +1,4 @@
-#include "rollout/gae.h"
+#include "trireme/rollout/gae.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

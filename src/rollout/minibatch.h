@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "rollout/minibatch.h"
+#include "trireme/rollout/minibatch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "rollout/normaliser.h"
+#include "trireme/rollout/normaliser.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
@@ -16,7 +16,7 @@ Normaliser::Normaliser(int features, bool centred, float limit)
       scale_(features, 1.0f) {}
 
 void Normaliser::AddTo(std::span<double> sums, const float* x) const {
-  CHECK(sums.size() == sums_size());
+  TRIREME_CHECK(sums.size() == sums_size());
   sums[0] += 1;
   for (std::size_t i = 0; i < mean_.size(); ++i) {
     const double deviation = x[i] - mean_[i];

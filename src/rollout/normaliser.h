@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/state.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-#include "rollout/normaliser.h"
+#include "trireme/rollout/normaliser.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

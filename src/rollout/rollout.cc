@@ -1,9 +1,9 @@
-#include "rollout/rollout.h"
+#include "trireme/rollout/rollout.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.h"
-#include "env/env.h"
-#include "rollout/normaliser.h"
+#include "trireme/base/aligned.h"
+#include "trireme/env/env.h"
+#include "trireme/rollout/normaliser.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "rollout/rollout.h"
+#include "trireme/rollout/rollout.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "base/error.h"
-#include "rpc/memory_transport.h"
-#include "rpc/test_util.h"
+#include "trireme/base/error.h"
+#include "trireme/rpc/memory_transport.h"
+#include "trireme/rpc/test_util.h"
 
 namespace trireme {
 namespace {

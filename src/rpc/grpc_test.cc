@@ -9,9 +9,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "rpc/test_util.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/rpc/test_util.h"
 
 namespace trireme {
 namespace {

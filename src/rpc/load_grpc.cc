@@ -1,5 +1,5 @@
-#include "base/plugin.h"
-#include "rpc/transport.h"
+#include "trireme/base/plugin.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "rpc/memory_transport.h"
+#include "trireme/rpc/memory_transport.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -43,7 +43,7 @@ class BufferReader final : public Incoming {
 
   std::size_t size() const override { return message_->size() - offset_; }
   void Read(std::span<std::byte> to) override {
-    CHECK(to.size() <= size());
+    TRIREME_CHECK(to.size() <= size());
     std::copy_n(message_->data() + offset_, to.size(), to.data());
     offset_ += to.size();
   }
@@ -362,7 +362,7 @@ std::unique_ptr<ServerTransport> MemoryTransport::Listen(const std::string& addr
 
 void MemoryTransport::Pump(ServerTransport& server, ServerTransport::Handler& handler, Deadline now) {
   auto* memory = dynamic_cast<MemoryServer*>(&server);
-  CHECK(memory != nullptr);
+  TRIREME_CHECK(memory != nullptr);
   memory->KeepTime(handler, now);
   while (memory->HandleOne(handler)) {
   }

@@ -15,7 +15,7 @@
 #include <map>
 #include <mutex>
 
-#include "rpc/transport.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

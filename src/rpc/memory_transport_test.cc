@@ -1,8 +1,8 @@
-#include "rpc/memory_transport.h"
+#include "trireme/rpc/memory_transport.h"
 
 #include <gtest/gtest.h>
 
-#include "rpc/test_util.h"
+#include "trireme/rpc/test_util.h"
 
 namespace trireme {
 namespace {

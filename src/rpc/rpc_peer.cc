@@ -1,7 +1,7 @@
 // The other process of tests that kill it.
 //   rpc_peer server ADDRESS    sends back what it gets
 //   rpc_peer client ADDRESS    sends large messages and reads nothing
-#include "rpc/test_util.h"
+#include "trireme/rpc/test_util.h"
 
 int main(int argc, char** argv) {
   using namespace trireme;

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/plugin.h"
-#include "rpc/transport.h"
+#include "trireme/base/plugin.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "base/aligned.h"
+#include "trireme/base/aligned.h"
 
 namespace trireme {
 

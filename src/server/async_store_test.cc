@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "comm/run_ranks.h"
-#include "server/test_cluster.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

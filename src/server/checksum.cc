@@ -1,4 +1,4 @@
-#include "server/checksum.h"
+#include "trireme/server/checksum.h"
 
 #include <cstring>
 

@@ -1,11 +1,11 @@
-#include "server/checksum.h"
+#include "trireme/server/checksum.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
 
-#include "base/rng.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // Workers in step that die, freeze, hang, come back and join: the others go on.
 #include <gtest/gtest.h>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

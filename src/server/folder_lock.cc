@@ -1,6 +1,6 @@
-#include "server/folder_lock.h"
+#include "trireme/server/folder_lock.h"
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "base/folder_claim.h"
+#include "trireme/base/folder_claim.h"
 
 namespace trireme {
 

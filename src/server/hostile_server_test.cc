@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

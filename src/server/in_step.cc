@@ -1,11 +1,11 @@
-#include "server/in_step.h"
+#include "trireme/server/in_step.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "base/simd.h"
-#include "optim/clip.h"
+#include "trireme/base/simd.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 namespace {
@@ -86,7 +86,7 @@ Ranks GradientRound::Present(const Ranks& among) const {
 }
 
 const GradientRound::Sum& GradientRound::SumOf(const Ranks& ranks) {
-  CHECK(!ranks.empty());
+  TRIREME_CHECK(!ranks.empty());
   if (sum_.ranks == ranks) return sum_;
   std::vector<const float*> operands;
   for (const std::uint32_t rank : ranks)

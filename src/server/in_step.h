@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/protocol.h"
+#include "trireme/server/protocol.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "server/local_servers.h"
+#include "trireme/server/local_servers.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,9 +13,9 @@
 #include <mutex>
 #include <thread>
 
-#include "base/error.h"
-#include "base/scratch_folder.h"
-#include "rpc/transport.h"
+#include "trireme/base/error.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 namespace {

@@ -1,9 +1,9 @@
-#include "server/membership.h"
+#include "trireme/server/membership.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rpc/transport.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

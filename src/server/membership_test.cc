@@ -1,8 +1,8 @@
-#include "server/membership.h"
+#include "trireme/server/membership.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,11 +1,11 @@
-#include "server/parameter_server.h"
+#include "trireme/server/parameter_server.h"
 
 #include <algorithm>
 #include <cmath>
 #include <new>
 #include <utility>
 
-#include "base/text.h"
+#include "trireme/base/text.h"
 
 namespace trireme {
 namespace {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "server/folder_lock.h"
-#include "server/shard_service.h"
+#include "trireme/server/folder_lock.h"
+#include "trireme/server/shard_service.h"
 
 namespace trireme {
 

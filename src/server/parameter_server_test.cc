@@ -1,11 +1,11 @@
 // What a server refuses, and that nothing of it harms the run.
-#include "server/parameter_server.h"
+#include "trireme/server/parameter_server.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
-#include "server/protocol.h"
+#include "trireme/server/protocol.h"
 
-#include "optim/clip.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 

@@ -16,11 +16,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/config.h"
-#include "base/error.h"
-#include "optim/optimizer.h"
-#include "rpc/transport.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/config.h"
+#include "trireme/base/error.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

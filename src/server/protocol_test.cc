@@ -1,10 +1,10 @@
-#include "server/protocol.h"
+#include "trireme/server/protocol.h"
 
 #include <gtest/gtest.h>
 
-#include "optim/clip.h"
-#include "server/in_step.h"
-#include "server/test_cluster.h"
+#include "trireme/optim/clip.h"
+#include "trireme/server/in_step.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {
@@ -14,7 +14,7 @@ class Bytes final : public Incoming {
   explicit Bytes(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
   std::size_t size() const override { return bytes_.size() - offset_; }
   void Read(std::span<std::byte> to) override {
-    CHECK(to.size() <= size());
+    TRIREME_CHECK(to.size() <= size());
     std::copy_n(bytes_.begin() + offset_, to.size(), to.begin());
     offset_ += to.size();
   }

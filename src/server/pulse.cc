@@ -1,4 +1,4 @@
-#include "server/pulse.h"
+#include "trireme/server/pulse.h"
 
 #include <utility>
 

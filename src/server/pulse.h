@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/server_link.h"
+#include "trireme/server/server_link.h"
 
 namespace trireme {
 

@@ -1,8 +1,8 @@
-#include "server/server_communicator.h"
+#include "trireme/server/server_communicator.h"
 
 #include <algorithm>
 
-#include "server/in_step.h"
+#include "trireme/server/in_step.h"
 
 namespace trireme {
 

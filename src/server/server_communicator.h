@@ -5,8 +5,8 @@
 // enter at a boundary. A worker that the others have left behind gets FellBehind and must join again.
 #pragma once
 
-#include "comm/communicator.h"
-#include "server/server_session.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/server/server_session.h"
 
 namespace trireme {
 

@@ -1,8 +1,8 @@
-#include "server/server_communicator.h"
+#include "trireme/server/server_communicator.h"
 
 #include <gtest/gtest.h>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

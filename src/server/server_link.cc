@@ -1,10 +1,10 @@
-#include "server/server_link.h"
+#include "trireme/server/server_link.h"
 
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
-#include "base/text.h"
+#include "trireme/base/text.h"
 
 namespace trireme {
 namespace {
@@ -89,8 +89,8 @@ Welcome ServerLink::Greet(std::span<float> params) {
 }
 
 void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
-  CHECK(request_ == nullptr);
-  CHECK(header.sequence == sequence_);
+  TRIREME_CHECK(request_ == nullptr);
+  TRIREME_CHECK(header.sequence == sequence_);
   if (lost_) throw ServerLost(fmt::format("server {} is lost", place_.address));
   Count(request->size());
   awaited_ = header.sequence;
@@ -131,7 +131,7 @@ void ServerLink::Tell(const Outgoing& message) {
 
 Incoming& ServerLink::Answer(Header& answer) {
   const Deadline begun = Clock::now();
-  CHECK(request_ != nullptr);
+  TRIREME_CHECK(request_ != nullptr);
   for (;;) {
     Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
     if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
@@ -147,7 +147,7 @@ Incoming& ServerLink::Answer(Header& answer) {
 }
 
 Incoming* ServerLink::Poll(Header& answer) {
-  CHECK(request_ != nullptr);
+  TRIREME_CHECK(request_ != nullptr);
   while (Incoming* const message = Receive(answer, Clock::now())) {
     if (answer.sequence != awaited_ || answer.kind == MessageKind::kWaiting) continue;
     Answered(answer);

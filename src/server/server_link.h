@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/link.h"
-#include "server/protocol.h"
+#include "trireme/comm/link.h"
+#include "trireme/server/protocol.h"
 
 namespace trireme {
 

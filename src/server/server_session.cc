@@ -1,4 +1,4 @@
-#include "server/server_session.h"
+#include "trireme/server/server_session.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@ namespace trireme {
 ServerSession::ServerSession(std::vector<ServerPlace> places, const RunTerms& terms, std::uint64_t id,
                              bool candidate)
     : terms_(terms), id_(id), candidate_(candidate), params_(terms.params), versions_(places.size()) {
-  CHECK(static_cast<int>(places.size()) == terms.servers);
+  TRIREME_CHECK(static_cast<int>(places.size()) == terms.servers);
   for (std::size_t i = 0; i < places.size(); ++i) {
     links_.push_back(std::make_unique<ServerLink>(std::move(places[i]),
                                                   [this, i] { return StateMessage(static_cast<int>(i)); }));
@@ -16,7 +16,7 @@ ServerSession::ServerSession(std::vector<ServerPlace> places, const RunTerms& te
 
 void ServerSession::Offer(std::span<const float> params, const std::vector<std::span<const float>>& moments,
                           std::uint64_t updates) {
-  CHECK(params.size() == params_.size());
+  TRIREME_CHECK(params.size() == params_.size());
   std::copy(params.begin(), params.end(), params_.begin());
   offered_moments_.clear();
   for (const std::span<const float> moment : moments) {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/aligned.h"
-#include "server/server_link.h"
+#include "trireme/base/aligned.h"
+#include "trireme/server/server_link.h"
 
 namespace trireme {
 

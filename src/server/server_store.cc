@@ -1,10 +1,10 @@
-#include "server/server_store.h"
+#include "trireme/server/server_store.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/append_file.h"
-#include "optim/clip.h"
+#include "trireme/metrics/append_file.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 namespace {
@@ -248,7 +248,7 @@ void ServerStore::Save(StateWriter& out) const {
 }
 
 void ServerStore::Load(const StateReader& in) {
-  CHECK(!session_.joined());
+  TRIREME_CHECK(!session_.joined());
   CheckOptimizerKind(session_.terms().optimizer.kind, in.GetText("optimizer/kind"));
   std::vector<AlignedBuffer<float>> moments = MakeMoments(session_);
   std::vector<std::span<const float>> spans;

@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include "server/server_session.h"
-#include "store/parameter_store.h"
+#include "trireme/server/server_session.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "server/shard.h"
+#include "trireme/server/shard.h"
 
 #include <utility>
 
-#include "base/error.h"
-#include "server/shard_audit.h"
-#include "server/shard_files.h"
-#include "server/shard_log.h"
-#include "server/shard_state.h"
+#include "trireme/base/error.h"
+#include "trireme/server/shard_audit.h"
+#include "trireme/server/shard_files.h"
+#include "trireme/server/shard_log.h"
+#include "trireme/server/shard_state.h"
 
 namespace trireme {
 namespace {
@@ -45,8 +45,8 @@ class Shard::Impl {
   }
 
   void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note) {
-    CHECK(gradient.size() == state_.params().size());
-    CHECK(update.sequence > state_.LastSequence(update.worker));
+    TRIREME_CHECK(gradient.size() == state_.params().size());
+    TRIREME_CHECK(update.sequence > state_.LastSequence(update.worker));
     Commit({.kind = LogRecord::Kind::kUpdate,
             .version = state_.version() + 1,
             .update = update,

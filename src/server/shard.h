@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "optim/optimizer.h"
+#include "trireme/optim/optimizer.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "server/shard_test_util.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace {
 thread_local std::uint64_t allocations = 0;

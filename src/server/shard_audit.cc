@@ -1,12 +1,12 @@
-#include "server/shard_audit.h"
+#include "trireme/server/shard_audit.h"
 
 #include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
-#include "server/checksum.h"
+#include "trireme/base/error.h"
+#include "trireme/server/checksum.h"
 
 namespace trireme {
 namespace {

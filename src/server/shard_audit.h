@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "metrics/append_file.h"
-#include "server/shard.h"
+#include "trireme/metrics/append_file.h"
+#include "trireme/server/shard.h"
 
 namespace trireme {
 

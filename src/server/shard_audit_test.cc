@@ -1,6 +1,6 @@
-#include "server/shard_audit.h"
+#include "trireme/server/shard_audit.h"
 
-#include "server/shard_test_util.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // Files of a shard that were cut, torn, damaged or mixed up.
 #include <algorithm>
 
-#include "server/shard_test_util.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

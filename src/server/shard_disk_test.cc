@@ -3,9 +3,9 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "server/shard_files.h"
-#include "server/shard_snapshot.h"
-#include "server/shard_test_util.h"
+#include "trireme/server/shard_files.h"
+#include "trireme/server/shard_snapshot.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/shard_files.h"
+#include "trireme/server/shard_files.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
-#include "server/shard_snapshot.h"
+#include "trireme/base/error.h"
+#include "trireme/server/shard_snapshot.h"
 
 namespace trireme {
 namespace {
@@ -106,7 +106,7 @@ std::unique_ptr<ShardFiles> ShardFiles::Open(const ShardStorage& storage) {
 }
 
 StateReader ShardFiles::ReadState() {
-  CHECK(loaded_.has_value());
+  TRIREME_CHECK(loaded_.has_value());
   StateReader state = std::move(*loaded_);
   loaded_.reset();
   return state;
@@ -223,7 +223,7 @@ bool ShardFiles::WantsSnapshot(std::uint64_t bytes) {
 }
 
 void ShardFiles::BeginSnapshot(const std::function<StateWriter()>& save) {
-  CHECK(!under_way_.valid());
+  TRIREME_CHECK(!under_way_.valid());
   begun_number_ = number_;
   try {
     StateWriter state = save();

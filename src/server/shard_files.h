@@ -24,10 +24,10 @@
 #include <optional>
 #include <string>
 
-#include "base/state.h"
-#include "server/folder_lock.h"
-#include "server/shard.h"
-#include "server/shard_log.h"
+#include "trireme/base/state.h"
+#include "trireme/server/folder_lock.h"
+#include "trireme/server/shard.h"
+#include "trireme/server/shard_log.h"
 
 namespace trireme {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/system.h"
-#include "server/shard_test_util.h"
+#include "trireme/base/system.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

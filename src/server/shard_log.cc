@@ -1,4 +1,4 @@
-#include "server/shard_log.h"
+#include "trireme/server/shard_log.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,8 +11,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
-#include "server/checksum.h"
+#include "trireme/base/error.h"
+#include "trireme/server/checksum.h"
 
 namespace trireme {
 namespace {
@@ -194,7 +194,7 @@ void ShardLog::Append(const LogRecord& record, bool durable) {
 
 void ShardLog::Write(const LogRecord& record) {
   constexpr std::size_t kMostText = UINT32_MAX;
-  CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
+  TRIREME_CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
   static constexpr std::byte kZeros[kAlignment] = {};
   Header header = HeaderOf(record, shard_);
   const auto part = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };

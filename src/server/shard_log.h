@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/shard.h"
+#include "trireme/server/shard.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
-#include "server/shard_log.h"
+#include "trireme/server/shard_log.h"
 
-#include "server/shard_test_util.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

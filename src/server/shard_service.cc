@@ -1,12 +1,12 @@
-#include "server/shard_service.h"
+#include "trireme/server/shard_service.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "base/simd.h"
-#include "server/last_sequences.h"
-#include "server/sync_rounds.h"
+#include "trireme/base/simd.h"
+#include "trireme/server/last_sequences.h"
+#include "trireme/server/sync_rounds.h"
 
 namespace trireme {
 namespace {

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "server/membership.h"
-#include "server/protocol.h"
-#include "server/shard.h"
+#include "trireme/server/membership.h"
+#include "trireme/server/protocol.h"
+#include "trireme/server/shard.h"
 
 namespace trireme {
 

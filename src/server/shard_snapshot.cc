@@ -1,11 +1,11 @@
-#include "server/shard_snapshot.h"
+#include "trireme/server/shard_snapshot.h"
 
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

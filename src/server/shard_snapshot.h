@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "base/state.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

@@ -1,10 +1,10 @@
-#include "server/shard_state.h"
+#include "trireme/server/shard_state.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
@@ -60,8 +60,8 @@ ShardSetup LoadSetup(const StateReader& in) {
 ShardState::ShardState(const ShardSetup& setup, std::span<const float> params, std::span<const float> moments,
                        std::uint64_t updates, std::int64_t steps)
     : setup_(setup), rule_(setup.optimizer), version_(updates), steps_(steps) {
-  CHECK(params.size() == setup.size);
-  CHECK(moments.empty() || moments.size() == rule_.moments() * params.size());
+  TRIREME_CHECK(params.size() == setup.size);
+  TRIREME_CHECK(moments.empty() || moments.size() == rule_.moments() * params.size());
   MakeRoom();
   std::copy(params.begin(), params.end(), params_.begin());
   if (moments.empty()) return;
@@ -133,7 +133,7 @@ void ShardState::Apply(const ShardUpdate& update, std::span<const float> gradien
 
 void ShardState::SetNote(std::string_view name, std::string_view value) noexcept {
   const auto it = notes_.find(name);
-  CHECK(it != notes_.end());
+  TRIREME_CHECK(it != notes_.end());
   it->second.assign(value);
 }
 

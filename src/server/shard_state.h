@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/state.h"
-#include "optim/optimizer.h"
-#include "server/last_sequences.h"
-#include "server/shard.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/state.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/server/last_sequences.h"
+#include "trireme/server/shard.h"
 
 namespace trireme {
 

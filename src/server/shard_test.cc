@@ -1,10 +1,10 @@
-#include "server/shard.h"
+#include "trireme/server/shard.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "server/last_sequences.h"
-#include "server/shard_test_util.h"
+#include "trireme/server/last_sequences.h"
+#include "trireme/server/shard_test_util.h"
 
 namespace trireme {
 namespace {

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/rng.h"
-#include "optim/optimizer.h"
-#include "server/shard.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/rng.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/server/shard.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

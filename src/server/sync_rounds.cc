@@ -1,10 +1,10 @@
-#include "server/sync_rounds.h"
+#include "trireme/server/sync_rounds.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "optim/clip.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +24,10 @@ void Append(std::string& note, std::span<const T> values) {
 template <class T>
 std::vector<T> Cut(std::string_view& note) {
   std::uint64_t count = 0;
-  CHECK(note.size() >= sizeof count);
+  TRIREME_CHECK(note.size() >= sizeof count);
   std::memcpy(&count, note.data(), sizeof count);
   note.remove_prefix(sizeof count);
-  CHECK(note.size() / sizeof(T) >= count);
+  TRIREME_CHECK(note.size() / sizeof(T) >= count);
   std::vector<T> values(count);
   if (count > 0) std::memcpy(values.data(), note.data(), count * sizeof(T));
   note.remove_prefix(count * sizeof(T));

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "server/in_step.h"
-#include "server/shard_service.h"
+#include "trireme/server/in_step.h"
+#include "trireme/server/shard_service.h"
 
 namespace trireme {
 

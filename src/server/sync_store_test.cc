@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "comm/run_ranks.h"
-#include "server/test_cluster.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/rng.h"
-#include "rpc/memory_transport.h"
-#include "rpc/test_util.h"
-#include "server/parameter_server.h"
-#include "server/pulse.h"
-#include "server/server_communicator.h"
-#include "server/server_store.h"
+#include "trireme/base/rng.h"
+#include "trireme/rpc/memory_transport.h"
+#include "trireme/rpc/test_util.h"
+#include "trireme/server/parameter_server.h"
+#include "trireme/server/pulse.h"
+#include "trireme/server/server_communicator.h"
+#include "trireme/server/server_store.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "server/test_cluster.h"
+#include "trireme/server/test_cluster.h"
 
 namespace trireme {
 namespace {

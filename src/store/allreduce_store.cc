@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/aligned.h"
-#include "base/error.h"
-#include "optim/clip.h"
-#include "store/parameter_store.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/error.h"
+#include "trireme/optim/clip.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 namespace {
@@ -21,7 +21,7 @@ class AllReduceStore final : public ParameterStore {
   void Refresh() override {}
 
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
-    CHECK(gradient.size() >= params_.size());
+    TRIREME_CHECK(gradient.size() >= params_.size());
     comm_.AllReduceSum(gradient);
     ++pushes_;
     const std::span<float> of_params = gradient.first(params_.size());

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "base/rng.h"
-#include "comm/run_ranks.h"
-#include "store/parameter_store.h"
+#include "trireme/base/rng.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <span>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
@@ -27,7 +27,7 @@ class AtomicFloats {
 
   // Copies from and to [begin, begin + values.size()). Requires an even `begin`.
   void Load(std::size_t begin, std::span<float> values) const {
-    CHECK(begin % 2 == 0 && begin + values.size() <= size_);
+    TRIREME_CHECK(begin % 2 == 0 && begin + values.size() <= size_);
     const std::size_t pairs = values.size() / 2;
     LoadWords(begin / 2, pairs, values.data());
     if (values.size() % 2 != 0) {
@@ -38,11 +38,11 @@ class AtomicFloats {
   }
   // An odd count may only end at the end of the array.
   void Store(std::size_t begin, std::span<const float> values) {
-    CHECK(begin % 2 == 0 && begin + values.size() <= size_);
+    TRIREME_CHECK(begin % 2 == 0 && begin + values.size() <= size_);
     const std::size_t pairs = values.size() / 2;
     StoreWords(begin / 2, pairs, values.data());
     if (values.size() % 2 != 0) {
-      CHECK(begin + values.size() == size_);
+      TRIREME_CHECK(begin + values.size() == size_);
       const float last[2] = {values[2 * pairs], 0.0f};
       StoreWords(begin / 2 + pairs, 1, last);
     }
@@ -51,7 +51,7 @@ class AtomicFloats {
   // The same for two arrays that interlock: pair i is the floats 2i and 2i + 1, and first[i] and second[i]
   // are always of one and the same store. Here `begin` counts pairs.
   void LoadPairs(std::size_t begin, std::span<float> first, std::span<float> second) const {
-    CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
+    TRIREME_CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
     const Word* from = words_.get() + begin;
     std::size_t i = 0;
     for (; i + 4 <= first.size(); i += 4) {
@@ -68,7 +68,7 @@ class AtomicFloats {
     }
   }
   void StorePairs(std::size_t begin, std::span<const float> first, std::span<const float> second) {
-    CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
+    TRIREME_CHECK(first.size() == second.size() && begin + first.size() <= size_ / 2);
     float block[2 * kBlock];
     for (std::size_t at = 0; at < first.size(); at += kBlock) {
       const std::size_t count = std::min(kBlock, first.size() - at);

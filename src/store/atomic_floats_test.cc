@@ -1,4 +1,4 @@
-#include "store/atomic_floats.h"
+#include "trireme/store/atomic_floats.h"
 
 #include <gtest/gtest.h>
 

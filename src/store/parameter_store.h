@@ -17,9 +17,9 @@
 #include <span>
 #include <string>
 
-#include "base/state.h"
-#include "comm/communicator.h"
-#include "optim/optimizer.h"
+#include "trireme/base/state.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/optim/optimizer.h"
 
 namespace trireme {
 

@@ -1,9 +1,9 @@
-#include "store/schedule.h"
+#include "trireme/store/schedule.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -55,7 +55,7 @@ Schedule::Schedule(std::string_view text, int workers) : turns_(Parse(text)), le
 
 // Requires the lock.
 void Schedule::AwaitTurn(std::unique_lock<std::mutex>& lock, int worker, Operation operation) {
-  CHECK(!left_[worker]);
+  TRIREME_CHECK(!left_[worker]);
   turned_.wait(lock, [&] { return aborted_ || turns_[Current()].worker == worker; });
   if (aborted_) Fail("another worker failed");
   if (turns_[Current()].operation != operation) {

@@ -1,4 +1,4 @@
-#include "store/schedule.h"
+#include "trireme/store/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "base/rng.h"
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "store/shared_store.h"
+#include "trireme/store/shared_store.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/error.h"
-#include "base/system.h"
-#include "optim/clip.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/optim/clip.h"
 
 namespace trireme {
 
@@ -43,7 +43,7 @@ class SharedStore final : public ParameterStore {
   std::span<const float> params() const override { return params_.span(); }
 
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
-    CHECK(gradient.size() >= params_.size());
+    TRIREME_CHECK(gradient.size() >= params_.size());
     const std::span<float> of_params = gradient.first(params_.size());
     const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
                                                : std::sqrt(SquaredNorm(of_params));

@@ -15,9 +15,9 @@
 #include <memory>
 #include <span>
 
-#include "store/atomic_floats.h"
-#include "store/parameter_store.h"
-#include "store/schedule.h"
+#include "trireme/store/atomic_floats.h"
+#include "trireme/store/parameter_store.h"
+#include "trireme/store/schedule.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/shared_store_test_util.h"
+#include "trireme/store/shared_store_test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 // Workers of a shared store that push at once.
 #include <algorithm>
 
-#include "comm/run_ranks.h"
-#include "store/shared_store_test_util.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/store/shared_store_test_util.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
-#include "store/shared_store.h"
+#include "trireme/store/shared_store.h"
 
-#include "comm/run_ranks.h"
-#include "store/shared_store_test_util.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/store/shared_store_test_util.h"
 
 namespace trireme {
 namespace {

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
-#include "base/rng.h"
-#include "store/shared_store.h"
+#include "trireme/base/rng.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "store/parameter_store.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

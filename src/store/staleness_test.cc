@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "store/parameter_store.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 namespace {

@@ -1,10 +1,10 @@
-#include "train/account.h"
+#include "trireme/train/account.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -34,7 +34,7 @@ std::string WorkerAccount::Encode() const {
 WorkerAccount WorkerAccount::Decode(std::string_view bytes) {
   WorkerAccount account;
   const auto take = [&](auto& part) {
-    CHECK(bytes.size() >= sizeof part);
+    TRIREME_CHECK(bytes.size() >= sizeof part);
     std::memcpy(&part, bytes.data(), sizeof part);
     bytes.remove_prefix(sizeof part);
   };

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "metrics/report.h"
-#include "store/parameter_store.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/metrics/report.h"
+#include "trireme/store/parameter_store.h"
 
 namespace trireme {
 

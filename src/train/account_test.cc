@@ -1,4 +1,4 @@
-#include "train/account.h"
+#include "trireme/train/account.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "train/agreement.h"
+#include "trireme/train/agreement.h"
 
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/simd.h"
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "comm/communicator.h"
-#include "train/run_config.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme {
 

@@ -1,12 +1,12 @@
-#include "train/best_policy.h"
+#include "trireme/train/best_policy.h"
 
 #include <cmath>
 #include <filesystem>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "train/checkpoint.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/train/checkpoint.h"
 
 namespace trireme {
 namespace {

@@ -14,14 +14,14 @@
 #include <optional>
 #include <string>
 
-#include "algo/algorithm.h"
-#include "base/state.h"
-#include "nn/network.h"
-#include "store/parameter_store.h"
-#include "train/evaluator.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
-#include "train/run_state.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/state.h"
+#include "trireme/nn/network.h"
+#include "trireme/store/parameter_store.h"
+#include "trireme/train/evaluator.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "train/best_policy.h"
+#include "trireme/train/best_policy.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/file.h"
-#include "base/system.h"
-#include "metrics/jsonl.h"
-#include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/metrics/jsonl.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

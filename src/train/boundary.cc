@@ -1,9 +1,9 @@
-#include "train/boundary.h"
+#include "trireme/train/boundary.h"
 
 #include <type_traits>
 #include <utility>
 
-#include "base/state.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/run_state.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 

@@ -1,10 +1,10 @@
-#include "train/checkpoint.h"
+#include "trireme/train/checkpoint.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

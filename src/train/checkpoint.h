@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/state.h"
+#include "trireme/base/state.h"
 
 namespace trireme {
 

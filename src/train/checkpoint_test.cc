@@ -1,11 +1,11 @@
-#include "train/checkpoint.h"
+#include "trireme/train/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "base/file.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/evaluator.h"
+#include "trireme/train/evaluator.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "algo/algorithm.h"
-#include "comm/communicator.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

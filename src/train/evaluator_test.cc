@@ -1,4 +1,4 @@
-#include "train/evaluator.h"
+#include "trireme/train/evaluator.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/thread_communicator.h"
+#include "trireme/comm/thread_communicator.h"
 
 namespace trireme {
 namespace {

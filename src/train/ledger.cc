@@ -1,8 +1,8 @@
-#include "train/ledger.h"
+#include "trireme/train/ledger.h"
 
 #include <utility>
 
-#include "base/system.h"
+#include "trireme/base/system.h"
 
 namespace trireme {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "train/account.h"
-#include "train/links.h"
-#include "train/run_state.h"
+#include "trireme/train/account.h"
+#include "trireme/train/links.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 

@@ -1,10 +1,10 @@
-#include "train/links.h"
+#include "trireme/train/links.h"
 
 #include <limits>
 #include <random>
 
-#include "optim/clip.h"
-#include "train/run_state.h"
+#include "trireme/optim/clip.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 namespace {

@@ -7,17 +7,17 @@
 #include <span>
 #include <vector>
 
-#include "comm/hybrid_communicator.h"
-#include "comm/thread_communicator.h"
-#include "nn/network.h"
-#include "server/local_servers.h"
-#include "server/pulse.h"
-#include "server/server_communicator.h"
-#include "server/server_store.h"
-#include "store/shared_store.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
-#include "train/trainer.h"
+#include "trireme/comm/hybrid_communicator.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/network.h"
+#include "trireme/server/local_servers.h"
+#include "trireme/server/pulse.h"
+#include "trireme/server/server_communicator.h"
+#include "trireme/server/server_store.h"
+#include "trireme/store/shared_store.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

@@ -7,12 +7,12 @@
 #include <optional>
 #include <thread>
 
-#include "base/file.h"
-#include "base/simd.h"
-#include "base/system.h"
-#include "comm/run_ranks.h"
-#include "train/agreement.h"
-#include "train/trainer.h"
+#include "trireme/base/file.h"
+#include "trireme/base/simd.h"
+#include "trireme/base/system.h"
+#include "trireme/comm/run_ranks.h"
+#include "trireme/train/agreement.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

@@ -1,10 +1,10 @@
-#include "train/report_writer.h"
+#include "trireme/train/report_writer.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "metrics/jsonl.h"
-#include "train/trainer.h"
+#include "trireme/metrics/jsonl.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "metrics/report.h"
-#include "train/run_folder.h"
+#include "trireme/metrics/report.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme {
 

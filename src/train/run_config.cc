@@ -1,11 +1,11 @@
-#include "train/run_config.h"
+#include "trireme/train/run_config.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "base/parse.h"
-#include "store/schedule.h"
-#include "train/presets.h"
+#include "trireme/base/parse.h"
+#include "trireme/store/schedule.h"
+#include "trireme/train/presets.h"
 
 namespace trireme {
 

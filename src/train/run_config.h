@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "algo/algorithm.h"
-#include "base/config.h"
-#include "base/system.h"
-#include "server/protocol.h"
-#include "train/run_folder.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/config.h"
+#include "trireme/base/system.h"
+#include "trireme/server/protocol.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme {
 

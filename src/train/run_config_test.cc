@@ -1,4 +1,4 @@
-#include "train/run_config.h"
+#include "trireme/train/run_config.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/system.h"
-#include "train/presets.h"
+#include "trireme/base/system.h"
+#include "trireme/train/presets.h"
 
 namespace trireme {
 namespace {

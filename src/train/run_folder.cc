@@ -1,9 +1,9 @@
-#include "train/run_folder.h"
+#include "trireme/train/run_folder.h"
 
 #include <optional>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

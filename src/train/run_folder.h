@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/folder_claim.h"
+#include "trireme/base/folder_claim.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-#include "train/run_folder.h"
+#include "trireme/train/run_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/run_log.h"
+#include "trireme/train/run_log.h"
 
 #include <cstdint>
 

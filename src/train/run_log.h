@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "metrics/jsonl.h"
-#include "metrics/progress.h"
-#include "metrics/tensorboard.h"
-#include "train/run_folder.h"
-#include "train/run_state.h"
+#include "trireme/metrics/jsonl.h"
+#include "trireme/metrics/progress.h"
+#include "trireme/metrics/tensorboard.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "train/run_state.h"
+#include "trireme/train/run_state.h"
 
 #include <utility>
 #include <vector>

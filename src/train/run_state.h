@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "algo/algorithm.h"
-#include "base/state.h"
-#include "metrics/report.h"
-#include "train/run_config.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/state.h"
+#include "trireme/metrics/report.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "train/speedup.h"
+#include "trireme/train/speedup.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "metrics/progress.h"
+#include "trireme/base/error.h"
+#include "trireme/metrics/progress.h"
 
 namespace trireme {
 namespace {

@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "metrics/plot.h"
-#include "metrics/report.h"
-#include "train/trainer.h"
+#include "trireme/metrics/plot.h"
+#include "trireme/metrics/report.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

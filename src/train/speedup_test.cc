@@ -1,4 +1,4 @@
-#include "train/speedup.h"
+#include "trireme/train/speedup.h"
 
 #include <gtest/gtest.h>
 

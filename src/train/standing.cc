@@ -1,7 +1,7 @@
-#include "train/standing.h"
+#include "trireme/train/standing.h"
 
-#include "train/checkpoint.h"
-#include "train/run_state.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/run_state.h"
 
 namespace trireme {
 

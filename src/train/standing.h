@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/run_folder.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme {
 

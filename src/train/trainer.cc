@@ -1,4 +1,4 @@
-#include "train/trainer.h"
+#include "trireme/train/trainer.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "train/best_policy.h"
-#include "train/checkpoint.h"
-#include "train/evaluator.h"
-#include "train/report_writer.h"
-#include "train/run_state.h"
-#include "train/worker.h"
+#include "trireme/base/file.h"
+#include "trireme/train/best_policy.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/evaluator.h"
+#include "trireme/train/report_writer.h"
+#include "trireme/train/run_state.h"
+#include "trireme/train/worker.h"
 
 namespace trireme {
 namespace {

@@ -13,11 +13,11 @@
 #include <optional>
 #include <string>
 
-#include "comm/communicator.h"
-#include "metrics/report.h"
-#include "rpc/transport.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/metrics/report.h"
+#include "trireme/rpc/transport.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme {
 

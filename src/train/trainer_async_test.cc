@@ -10,11 +10,11 @@
 #include <numeric>
 #include <ranges>
 
-#include "base/file.h"
-#include "base/system.h"
-#include "metrics/jsonl.h"
-#include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/metrics/jsonl.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {

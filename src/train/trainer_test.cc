@@ -1,4 +1,4 @@
-#include "train/trainer.h"
+#include "trireme/train/trainer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/system.h"
-#include "metrics/jsonl.h"
-#include "train/checkpoint.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/metrics/jsonl.h"
+#include "trireme/train/checkpoint.h"
 
 namespace trireme {
 namespace {

@@ -1,14 +1,14 @@
-#include "train/worker.h"
+#include "trireme/train/worker.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
-#include "base/rng.h"
-#include "base/system.h"
-#include "train/checkpoint.h"
-#include "train/run_log.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/system.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/run_log.h"
 
 namespace trireme {
 namespace {

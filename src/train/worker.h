@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "algo/algorithm.h"
-#include "base/system.h"
-#include "metrics/metric_row.h"
-#include "metrics/report.h"
-#include "train/best_policy.h"
-#include "train/boundary.h"
-#include "train/evaluator.h"
-#include "train/ledger.h"
-#include "train/links.h"
-#include "train/run_state.h"
-#include "train/trainer.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/system.h"
+#include "trireme/metrics/metric_row.h"
+#include "trireme/metrics/report.h"
+#include "trireme/train/best_policy.h"
+#include "trireme/train/boundary.h"
+#include "trireme/train/evaluator.h"
+#include "trireme/train/ledger.h"
+#include "trireme/train/links.h"
+#include "trireme/train/run_state.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <thread>
 
-#include "train/checkpoint.h"
 #include "training.h"
+#include "trireme/train/checkpoint.h"
 
 namespace trireme::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "server_util.h"
-#include "train/checkpoint.h"
+#include "trireme/train/checkpoint.h"
 
 namespace trireme::testing {
 namespace {

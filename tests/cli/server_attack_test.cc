@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "run_util.h"
-#include "server/protocol.h"
+#include "trireme/server/protocol.h"
 
 namespace trireme::testing {
 namespace {

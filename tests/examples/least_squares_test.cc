@@ -7,8 +7,8 @@
 #include <cstring>
 #include <thread>
 
-#include "comm/run_ranks.h"
 #include "least_squares/map_reduce.h"
+#include "trireme/comm/run_ranks.h"
 
 namespace trireme {
 namespace {

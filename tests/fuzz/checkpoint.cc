@@ -1,17 +1,17 @@
 // Checkpoints: the bytes of a file, sections of any content, and what algorithms, stores and environments
 // make of sections that are not as they left them.
-#include "train/checkpoint.h"
+#include "trireme/train/checkpoint.h"
 
 #include <filesystem>
 #include <map>
 #include <memory>
 
-#include "algo/algorithm.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/scratch_folder.h"
-#include "comm/thread_communicator.h"
 #include "input.h"
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/comm/thread_communicator.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -133,7 +133,7 @@ void Edited(Input& in) {
 void Sections(const std::string& bytes) {
   const StateReader reader(bytes);
   const std::string again = reader.Encode();
-  CHECK(StateReader(again).Encode() == again);
+  TRIREME_CHECK(StateReader(again).Encode() == again);
   StateWriter writer;
   writer.PutText("a", "taken");
   writer.Merge(bytes, "b/");

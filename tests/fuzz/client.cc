@@ -2,10 +2,10 @@
 #include <array>
 #include <memory>
 
-#include "base/error.h"
 #include "messages.h"
-#include "server/server_communicator.h"
-#include "server/server_store.h"
+#include "trireme/base/error.h"
+#include "trireme/server/server_communicator.h"
+#include "trireme/server/server_store.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -18,7 +18,7 @@ class BytesIn final : public Incoming {
   explicit BytesIn(Outgoing message) : message_(std::move(message)) {}
   std::size_t size() const override { return message_->size() - offset_; }
   void Read(std::span<std::byte> to) override {
-    CHECK(to.size() <= size());
+    TRIREME_CHECK(to.size() <= size());
     if (!to.empty()) std::memcpy(to.data(), message_->data() + offset_, to.size());
     offset_ += to.size();
   }

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 // One input. Error is the answer to what makes no sense; whatever else ends a process is a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

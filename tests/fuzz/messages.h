@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "input.h"
-#include "server/protocol.h"
+#include "trireme/server/protocol.h"
 
 namespace trireme::fuzz {
 

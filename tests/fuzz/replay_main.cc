@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/rng.h"
 #include "input.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/rng.h"
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/error.h"
-#include "base/scratch_folder.h"
 #include "messages.h"
-#include "rpc/memory_transport.h"
-#include "server/parameter_server.h"
+#include "trireme/base/error.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/rpc/memory_transport.h"
+#include "trireme/server/parameter_server.h"
 
 namespace trireme::fuzz {
 namespace {

@@ -2,13 +2,13 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/scratch_folder.h"
-#include "cli/run_flags.h"
 #include "input.h"
-#include "server/protocol.h"
-#include "train/run_config.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/server/protocol.h"
+#include "trireme/train/run_config.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -18,7 +18,7 @@ enum Way { kNewRun, kSavedRun, kTerms, kWays };
 // What was accepted can be written and read again, and is then the same.
 void ExpectWritable(const RunSettings& settings) {
   const std::string text = settings.fields.ToToml();
-  CHECK(ParseRunSettings(text, "again")->fields.ToToml() == text);
+  TRIREME_CHECK(ParseRunSettings(text, "again")->fields.ToToml() == text);
 }
 
 void NewRun(Input& in) {
@@ -36,11 +36,11 @@ void NewRun(Input& in) {
 
 void Terms(const std::string& text) {
   const Greeting greeting = Greeting::Decode(text);
-  CHECK(Greeting::Decode(greeting.Encode()).Encode() == greeting.Encode());
+  TRIREME_CHECK(Greeting::Decode(greeting.Encode()).Encode() == greeting.Encode());
   greeting.terms.CheckEqual(RunTerms::Decode(greeting.terms.Encode()));
   std::size_t sum = 0;
   for (int i = 0; i < greeting.terms.servers; ++i) sum += RangeOfServer(greeting.terms, i).size;
-  CHECK(sum == greeting.terms.params);
+  TRIREME_CHECK(sum == greeting.terms.params);
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/scratch_folder.h"
 #include "input.h"
-#include "server/shard.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/scratch_folder.h"
+#include "trireme/server/shard.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -80,7 +80,7 @@ void Recover(Input& in) {
   const std::uint64_t version = shard->version(), sequence = shard->LastSequence(1) + 1;
   shard->Apply({.worker = 1, .sequence = sequence, .steps = 1, .learning_rate = 0.1f},
                std::vector<float>(shard->params().size(), 1.0f));
-  CHECK(shard->version() == version + 1 && shard->LastSequence(1) == sequence);
+  TRIREME_CHECK(shard->version() == version + 1 && shard->LastSequence(1) == sequence);
 }
 
 }  // namespace

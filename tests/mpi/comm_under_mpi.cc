@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/error.h"
-#include "comm/conformance.h"
-#include "comm/hybrid_communicator.h"
-#include "comm/processes.h"
-#include "comm/thread_communicator.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/conformance.h"
+#include "trireme/comm/hybrid_communicator.h"
+#include "trireme/comm/processes.h"
+#include "trireme/comm/thread_communicator.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // The library that base/plugin_test.cc loads.
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 extern "C" int TriremeTestTwice(int value) {
   if (value < 0) trireme::Fail("negative: {}", value);

@@ -5,16 +5,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#undef CHECK  // libtorch's logging library has one too; ours is meant from here on
-
 #include <algorithm>
 #include <cstring>
 #include <span>
 #include <vector>
 
-#include "base/aligned.h"
-#include "base/rng.h"
-#include "nn/network.h"
+#include "trireme/base/aligned.h"
+#include "trireme/base/rng.h"
+#include "trireme/nn/network.h"
 
 namespace trireme {
 namespace {

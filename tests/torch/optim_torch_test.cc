@@ -2,15 +2,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#undef CHECK  // libtorch's logging library has one too; ours is meant from here on
-
 #include <cmath>
 #include <cstring>
 #include <memory>
 
-#include "base/rng.h"
-#include "optim/clip.h"
-#include "optim/optimizer.h"
+#include "trireme/base/rng.h"
+#include "trireme/optim/clip.h"
+#include "trireme/optim/optimizer.h"
 
 namespace trireme {
 namespace {

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "comm/hybrid_communicator.h"
-#include "comm/mpi/leave.h"
-#include "comm/mpi/message_communicator.h"
-#include "comm/processes.h"
-#include "comm/shared_memory_communicator.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/hybrid_communicator.h"
+#include "trireme/comm/mpi/leave.h"
+#include "trireme/comm/mpi/message_communicator.h"
+#include "trireme/comm/processes.h"
+#include "trireme/comm/shared_memory_communicator.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/mpi/leave.h"
+#include "trireme/comm/mpi/leave.h"
 
 #include <poll.h>
 #include <unistd.h>

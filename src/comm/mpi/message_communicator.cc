@@ -1,4 +1,4 @@
-#include "comm/mpi/message_communicator.h"
+#include "trireme/comm/mpi/message_communicator.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "comm/tree_sum.h"
-#include "comm/wait.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/tree_sum.h"
+#include "trireme/comm/wait.h"
 
 namespace trireme {
 namespace {
@@ -42,10 +42,10 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
       spins_(spin ? kUsualSpins : 0),
       timeout_s_(timeout_s),
       longest_(longest) {
-  CHECK(longest_ > 0 && longest_ <= kLongest && longest_ % sizeof(double) == 0);
+  TRIREME_CHECK(longest_ > 0 && longest_ <= kLongest && longest_ % sizeof(double) == 0);
   CheckMpi(MPI_Comm_rank(comm, &rank_), "tell the rank");
   CheckMpi(MPI_Comm_size(comm, &size_), "tell the size");
-  CHECK(names_.size() == static_cast<std::size_t>(size_));
+  TRIREME_CHECK(names_.size() == static_cast<std::size_t>(size_));
   MeasureLinks();
 }
 
@@ -85,7 +85,7 @@ std::vector<ProcessLink> MessageCommunicator::links() const {
 }
 
 MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes) {
-  CHECK(bytes.size() <= longest_);
+  TRIREME_CHECK(bytes.size() <= longest_);
   if (aborted_.load()) throw Error("another worker failed");
   links_[to].messages += 1;
   links_[to].bytes += bytes.size();
@@ -97,7 +97,7 @@ MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<co
 }
 
 MessageCommunicator::Pending MessageCommunicator::StartReceive(int from, std::span<std::byte> bytes) {
-  CHECK(bytes.size() <= longest_);
+  TRIREME_CHECK(bytes.size() <= longest_);
   Pending pending{.peer = from};
   CheckMpi(
       MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, kTag, comm_, &pending.request),

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.h"
-#include "comm/communicator.h"
+#include "trireme/base/aligned.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme {
 

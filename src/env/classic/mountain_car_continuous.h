@@ -8,10 +8,10 @@
 
 #include <array>
 
-#include "base/rng.h"
-#include "env/batch.h"
-#include "env/sincos.h"
-#include "env/vec.h"
+#include "trireme/base/rng.h"
+#include "trireme/env/batch.h"
+#include "trireme/env/sincos.h"
+#include "trireme/env/vec.h"
 
 namespace trireme {
 

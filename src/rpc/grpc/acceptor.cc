@@ -1,4 +1,4 @@
-#include "rpc/grpc/acceptor.h"
+#include "trireme/rpc/grpc/acceptor.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

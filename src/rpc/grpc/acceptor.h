@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "rpc/grpc/address.h"
-#include "rpc/transport.h"
+#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "rpc/grpc/address.h"
+#include "trireme/rpc/grpc/address.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {

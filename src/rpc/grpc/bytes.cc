@@ -1,16 +1,16 @@
-#include "rpc/grpc/bytes.h"
+#include "trireme/rpc/grpc/bytes.h"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 
-#include "base/error.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 
 grpc::ByteBuffer PieceWriter::Next() {
-  CHECK(!done());
+  TRIREME_CHECK(!done());
   std::vector<grpc::Slice> slices;
   const std::uint64_t length = message_->size();
   if (!std::exchange(begun_, true)) slices.emplace_back(&length, sizeof length);
@@ -30,7 +30,7 @@ void SliceReader::Take(grpc::ByteBuffer& buffer) {
   Clear();
   left_ = buffer.Length();
   const grpc::Status status = buffer.Dump(&slices_);
-  CHECK(status.ok());
+  TRIREME_CHECK(status.ok());
   buffer.Clear();
 }
 
@@ -40,7 +40,7 @@ void SliceReader::Clear() {
 }
 
 void SliceReader::Read(std::span<std::byte> to) {
-  CHECK(to.size() <= left_);
+  TRIREME_CHECK(to.size() <= left_);
   left_ -= to.size();
   while (!to.empty()) {
     const grpc::Slice& slice = slices_[slice_];
@@ -92,7 +92,7 @@ std::size_t PieceReader::size() const { return whole_.size() > 0 ? whole_.size()
 
 void PieceReader::Read(std::span<std::byte> to) {
   if (whole_.size() == 0) return slices_.Read(to);
-  CHECK(to.size() <= size());
+  TRIREME_CHECK(to.size() <= size());
   std::copy_n(whole_.data() + read_, to.size(), to.data());
   read_ += to.size();
 }

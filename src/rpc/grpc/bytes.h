@@ -12,7 +12,7 @@
 
 #include <vector>
 
-#include "rpc/transport.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

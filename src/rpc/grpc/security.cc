@@ -1,4 +1,4 @@
-#include "rpc/grpc/security.h"
+#include "trireme/rpc/grpc/security.h"
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "rpc/transport.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

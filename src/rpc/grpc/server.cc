@@ -1,14 +1,14 @@
-#include "rpc/grpc/server.h"
+#include "trireme/rpc/grpc/server.h"
 
 #include <algorithm>
 #include <deque>
 #include <utility>
 
-#include "base/error.h"
-#include "rpc/grpc/address.h"
-#include "rpc/grpc/security.h"
-#include "rpc/grpc/settings.h"
-#include "rpc/grpc/why.h"
+#include "trireme/base/error.h"
+#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/grpc/security.h"
+#include "trireme/rpc/grpc/settings.h"
+#include "trireme/rpc/grpc/why.h"
 
 namespace trireme {
 namespace {
@@ -101,7 +101,7 @@ GrpcServer::~GrpcServer() {
 }
 
 void GrpcServer::Run(Handler& handler, const std::function<bool()>& stop) {
-  CHECK(handler_ == nullptr);
+  TRIREME_CHECK(handler_ == nullptr);
   handler_ = &handler;
   Deadline on_time = Clock::now(), tick = on_time;
   while (!stop()) {

@@ -13,9 +13,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "rpc/grpc/acceptor.h"
-#include "rpc/grpc/bytes.h"
-#include "rpc/transport.h"
+#include "trireme/rpc/grpc/acceptor.h"
+#include "trireme/rpc/grpc/bytes.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

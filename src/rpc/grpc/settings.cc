@@ -1,4 +1,4 @@
-#include "rpc/grpc/settings.h"
+#include "trireme/rpc/grpc/settings.h"
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>

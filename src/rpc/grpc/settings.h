@@ -5,7 +5,7 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "rpc/grpc/bytes.h"
+#include "trireme/rpc/grpc/bytes.h"
 
 namespace trireme {
 

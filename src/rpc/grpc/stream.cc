@@ -1,15 +1,15 @@
-#include "rpc/grpc/stream.h"
+#include "trireme/rpc/grpc/stream.h"
 
 #include <grpcpp/create_channel.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "rpc/grpc/address.h"
-#include "rpc/grpc/security.h"
-#include "rpc/grpc/settings.h"
-#include "rpc/grpc/why.h"
+#include "trireme/base/error.h"
+#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/grpc/security.h"
+#include "trireme/rpc/grpc/settings.h"
+#include "trireme/rpc/grpc/why.h"
 
 namespace trireme {
 namespace {
@@ -114,7 +114,7 @@ bool GrpcStream::Open(Deadline deadline) {
 }
 
 void* GrpcStream::Begin(Operation operation) {
-  CHECK(!state_[operation].pending);
+  TRIREME_CHECK(!state_[operation].pending);
   state_[operation].pending = true;
   return Tag(operation);
 }

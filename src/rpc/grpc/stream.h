@@ -15,8 +15,8 @@
 #include <memory>
 #include <string>
 
-#include "rpc/grpc/bytes.h"
-#include "rpc/transport.h"
+#include "trireme/rpc/grpc/bytes.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 

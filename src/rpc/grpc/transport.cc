@@ -1,9 +1,9 @@
 // What the library libtrireme_grpc.so offers.
-#include "rpc/transport.h"
+#include "trireme/rpc/transport.h"
 
-#include "rpc/grpc/server.h"
-#include "rpc/grpc/settings.h"
-#include "rpc/grpc/stream.h"
+#include "trireme/rpc/grpc/server.h"
+#include "trireme/rpc/grpc/settings.h"
+#include "trireme/rpc/grpc/stream.h"
 
 namespace trireme {
 namespace {

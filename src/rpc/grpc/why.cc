@@ -1,4 +1,4 @@
-#include "rpc/grpc/why.h"
+#include "trireme/rpc/grpc/why.h"
 
 #include <fmt/format.h>
 
