@@ -5,8 +5,7 @@
 namespace trireme {
 namespace {
 
-// Length of the valid UTF-8 sequence at the start of `text`, which begins with a byte above 0x7f; 0 if there
-// is none.
+// Length of the valid UTF-8 sequence of several bytes at the start of `text`; 0 if there is none.
 std::size_t SequenceLength(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -21,6 +20,9 @@ std::size_t SequenceLength(std::string_view text) {
   const bool forbidden_in_xml = lead == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe;
   return overlong || surrogate || beyond_unicode || forbidden_in_xml ? 0 : length;
 }
+
+// A character that XML allows and that is one byte.
+bool IsPlain(unsigned char c) { return (c >= 0x20 && c < 0x80) || c == '\n' || c == '\t' || c == '\r'; }
 
 }  // namespace
 
@@ -41,9 +43,7 @@ std::string EscapeMarkup(std::string_view text) {
       out += "&quot;";
     } else if (c == '\'') {
       out += "&#39;";
-    } else if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') {
-      out += kReplacement;
-    } else if (static_cast<unsigned char>(c) < 0x80) {
+    } else if (IsPlain(c)) {
       out += c;
     } else if (const std::size_t length = SequenceLength(text)) {
       out += text.substr(0, length);

@@ -60,7 +60,7 @@ struct BiasActivateKernel {
 
   template <class T, int kVectors>
   TRIREME_INLINE void Block(Rows rows, const float* bias, float* y, float* slope) {
-    constexpr int kLanes = sizeof(T) / sizeof(float);
+    constexpr int kLanes = LanesOf<T>();
     T held[kVectors];
     for (int v = 0; v < kVectors; ++v) held[v] = LoadAs<T>(bias + v * kLanes);
     for (int b = 0; b < rows.n; ++b) {
@@ -83,7 +83,7 @@ template <Activation kActivation>
 struct ActivationBackwardKernel {
   template <class T, int kVectors>
   TRIREME_INLINE void Block(Rows rows, const float* y, const float* slope, float* dz, float* dbias) {
-    constexpr int kLanes = sizeof(T) / sizeof(float);
+    constexpr int kLanes = LanesOf<T>();
     T sum[kVectors] = {};
     for (int b = 0; b < rows.n; ++b) {
       for (int v = 0; v < kVectors; ++v) {
@@ -158,7 +158,7 @@ template <Activation kActivation>
 struct HeadBackwardKernel {
   template <int kOutputs, class T, int kVectors>
   TRIREME_INLINE void Block(const HeadRound& r, int i) {
-    constexpr int kLanes = sizeof(T) / sizeof(float);
+    constexpr int kLanes = LanesOf<T>();
     T w[kOutputs][kVectors], dw[kOutputs][kVectors] = {}, below[kVectors] = {};
     for (int o = 0; o < kOutputs; ++o) {
       for (int v = 0; v < kVectors; ++v) w[o][v] = LoadAs<T>(r.w + o * r.rows.width + i + v * kLanes);

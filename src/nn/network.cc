@@ -19,7 +19,7 @@ int Network::pass_size() const {
   for (const TowerSpec& tower : spec_.towers) {
     for (const int width : tower.hidden) per_sample += width;
   }
-  const std::size_t chunks = kFloatsInCache / (per_sample * Tower::kChunk);
+  const std::size_t chunks = kFloatsInCache / (std::max<std::size_t>(per_sample, 1) * Tower::kChunk);
   return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
 }
 

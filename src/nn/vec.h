@@ -10,6 +10,12 @@ namespace trireme {
 typedef float Vec8 __attribute__((vector_size(32)));
 typedef float Vec4 __attribute__((vector_size(16)));
 
+// How many floats T is: 1 for float itself.
+template <class T>
+constexpr int LanesOf() {
+  return sizeof(T) / sizeof(float);  // NOLINT(bugprone-sizeof-expression)
+}
+
 template <class T>
 [[gnu::always_inline]] inline T LoadAs(const float* p) {
   T value;

@@ -32,7 +32,10 @@ double HalvingSeconds(const PlanConstants& constants, int stages, double bytes) 
 }
 
 // The largest power of two that is not above `hosts`, as its exponent.
-int StagesOf(int hosts) { return static_cast<int>(std::bit_width(static_cast<unsigned>(hosts))) - 1; }
+int StagesOf(int hosts) {
+  TRIREME_CHECK(hosts >= 1);
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(hosts))) - 1;
+}
 
 bool IsSmall(const PlanConstants& constants, int stages, double bytes) {
   return DoublingSeconds(constants, stages, bytes) <= HalvingSeconds(constants, stages, bytes);

@@ -118,12 +118,14 @@ double MeasureCrowding(const RunSettings& settings, const Network& network, doub
   if (processors == 1) return 1;
   LoneWorker alone(settings, network, 1);
   std::vector<std::unique_ptr<LoneWorker>> crowd;
+  crowd.reserve(processors);
   for (int i = 0; i < processors; ++i) crowd.push_back(std::make_unique<LoneWorker>(settings, network, 1));
   constexpr int kTurns = 4;
   for (int turn = 0; turn < kTurns; ++turn) {
     alone.RunFor(seconds / 2 / kTurns);
     std::vector<std::exception_ptr> errors(processors);
     std::vector<std::thread> threads;
+    threads.reserve(processors);
     for (int i = 0; i < processors; ++i) {
       threads.emplace_back([&, i] {
         try {

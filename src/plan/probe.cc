@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -26,9 +27,9 @@ double SecondsPerCall(Call&& call) {
   };
   int calls = 1;
   while (batch(calls) < kBatchSeconds && calls < (1 << 24)) calls *= 2;
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepeats; ++i) seconds.push_back(batch(calls) / calls);
-  return *std::ranges::min_element(seconds);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) least = std::min(least, batch(calls) / calls);
+  return least;
 }
 
 // Keeps the compiler from leaving out what nobody looks at.
@@ -56,9 +57,9 @@ double ThreadsAllReduce(std::size_t floats, int calls) {
 
 Link ProbeThreads(std::size_t floats) {
   const auto least = [](std::size_t n, int calls) {
-    std::vector<double> seconds;
-    for (int i = 0; i < kRepeats; ++i) seconds.push_back(ThreadsAllReduce(n, calls));
-    return *std::ranges::min_element(seconds);
+    double seconds = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kRepeats; ++i) seconds = std::min(seconds, ThreadsAllReduce(n, calls));
+    return seconds;
   };
   const double one_s = least(1, 1000);
   const int calls = static_cast<int>(std::clamp<std::size_t>(20'000'000 / floats, 5, 1000));

@@ -59,6 +59,7 @@ std::vector<std::string> Names(MPI_Comm comm) {
   CheckMpi(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, comm),
            "gather names");
   std::vector<std::string> names;
+  names.reserve(all.size());
   for (const Name& name : all) names.push_back(fmt::format("process {} on {}", name.rank, name.host));
   return names;
 }
