@@ -14,7 +14,7 @@
 
 #include "timing.h"
 #include "trireme/base/scratch_folder.h"
-#include "trireme/server/server_store.h"
+#include "trireme/server/client/server_store.h"
 
 namespace trireme {
 namespace {

@@ -19,7 +19,7 @@
 #include "trireme/base/text.h"
 #include "trireme/cli/commands.h"
 #include "trireme/comm/processes.h"
-#include "trireme/server/server_session.h"
+#include "trireme/server/client/server_session.h"
 #include "trireme/train/trainer.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include "trireme/cli/run_flags.h"
 #include "trireme/cli/security_flags.h"
 #include "trireme/rpc/transport.h"
-#include "trireme/server/parameter_server.h"
+#include "trireme/server/service/parameter_server.h"
 
 namespace trireme {
 namespace {

@@ -10,9 +10,9 @@
 #include "trireme/base/system.h"
 #include "trireme/plan/probe.h"
 #include "trireme/plan/timing_store.h"
-#include "trireme/server/local_servers.h"
-#include "trireme/server/server_communicator.h"
-#include "trireme/server/server_store.h"
+#include "trireme/server/client/local_servers.h"
+#include "trireme/server/client/server_communicator.h"
+#include "trireme/server/client/server_store.h"
 #include "trireme/train/speedup.h"
 
 namespace trireme {

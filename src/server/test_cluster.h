@@ -17,10 +17,10 @@
 #include "trireme/base/rng.h"
 #include "trireme/rpc/memory_transport.h"
 #include "trireme/rpc/test_util.h"
-#include "trireme/server/parameter_server.h"
-#include "trireme/server/pulse.h"
-#include "trireme/server/server_communicator.h"
-#include "trireme/server/server_store.h"
+#include "trireme/server/client/pulse.h"
+#include "trireme/server/client/server_communicator.h"
+#include "trireme/server/client/server_store.h"
+#include "trireme/server/service/parameter_server.h"
 
 namespace trireme {
 

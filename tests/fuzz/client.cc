@@ -4,8 +4,8 @@
 
 #include "messages.h"
 #include "trireme/base/error.h"
-#include "trireme/server/server_communicator.h"
-#include "trireme/server/server_store.h"
+#include "trireme/server/client/server_communicator.h"
+#include "trireme/server/client/server_store.h"
 
 namespace trireme::fuzz {
 namespace {

@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/scratch_folder.h"
 #include "trireme/rpc/memory_transport.h"
-#include "trireme/server/parameter_server.h"
+#include "trireme/server/service/parameter_server.h"
 
 namespace trireme::fuzz {
 namespace {

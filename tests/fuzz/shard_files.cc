@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/scratch_folder.h"
-#include "trireme/server/shard.h"
+#include "trireme/server/disk/shard.h"
 
 namespace trireme::fuzz {
 namespace {

@@ -1,0 +1,223 @@
+#include "trireme/server/client/server_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "trireme/base/text.h"
+
+namespace trireme {
+namespace {
+
+// Sequences of requests and of hellos are told apart.
+constexpr std::uint64_t kHelloSequence = std::uint64_t{1} << 63;
+constexpr double kShortestPause = 0.02, kLongestPause = 1;
+constexpr std::chrono::seconds kOpening{3};  // for one attempt to connect
+// A wait is told of when it has lasted so long, and then now and then. Whoever was told to stop goes on
+// waiting for a while, and longer where waits have been longer: the end of an iteration is a better place.
+constexpr std::chrono::seconds kFirstWord{3}, kNextWord{30}, kGrace{5};
+constexpr std::string_view kTokenRefused = "refused the token";  // why a stream ends that has another token
+
+// Whoever answers may be no server of ours: what workers count with is bounded.
+bool Believable(const Header& answer) {
+  const bool clock = answer.kind != MessageKind::kParams ||
+                     (answer.clip >= 0 && answer.clip <= static_cast<double>(kMostUpdates));
+  const bool rank = answer.kind != MessageKind::kWelcome || answer.worker <= kHighestRank;
+  return clock && rank && answer.steps >= 0 && static_cast<std::uint64_t>(answer.steps) <= kMostUpdates &&
+         answer.number <= kMostUpdates && answer.version <= kMostUpdates;
+}
+
+}  // namespace
+
+ServerLink::ServerLink(ServerPlace place, std::function<Outgoing()> state)
+    : place_(std::move(place)), state_(std::move(state)), heard_(Clock::now()) {
+  link_.SetName(place_.address);
+}
+
+Header ServerLink::MakeRequest(MessageKind kind) {
+  return {.kind = kind, .worker = greeting_.worker, .sequence = ++sequence_};
+}
+
+Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
+  const std::uint64_t clock = greeting_.clock;
+  greeting_ = greeting;
+  greeting_.clock = clock;
+  heard_ = Clock::now();
+  Forget();
+  stream_ = place_.transport->Connect(place_.address, place_.security);  // a stream takes one hello
+  return Greet(params);
+}
+
+// A server that was started again waits a lease for those who were there before it.
+double ServerLink::LongestPause() const {
+  return std::clamp(greeting_.terms.lease_s / 4, kShortestPause, kLongestPause);
+}
+
+// Hello until welcome, over as many streams as it takes.
+Welcome ServerLink::Greet(std::span<float> params) {
+  for (;;) {
+    const std::uint64_t sequence = kHelloSequence | ++hellos_;
+    Header hello{.kind = MessageKind::kHello, .worker = greeting_.worker, .sequence = sequence};
+    bool sent = stream_->Send(MakeMessage(hello, {}, {}, greeting_.Encode()), Clock::now() + kOpening);
+    while (sent) {
+      Header header;
+      Incoming* const message = Receive(header, Clock::now() + Seconds(0.2));
+      Watch("to take it in");
+      if (message == nullptr) {
+        if (stream_->closed()) break;
+        continue;
+      }
+      if (header.kind == MessageKind::kNeedState) {
+        sent = Send(state_());
+      } else if (header.kind == MessageKind::kWelcome && header.sequence == sequence) {
+        if (header.floats != params.size()) {
+          Fail("server {} has {} parameters where {} are due", place_.address, header.floats, params.size());
+        }
+        ReadFloats(*message, params);
+        greeting_.rank = static_cast<std::int64_t>(header.worker);
+        pause_s_ = 0;
+        tell_next_.reset();
+        return {header, ReadText(*message, header)};
+      }
+    }
+    HearWhy();
+    Watch("to take it in");
+    std::this_thread::sleep_for(Seconds(pause_s_));
+    pause_s_ = std::clamp(2 * pause_s_, kShortestPause, LongestPause());
+    stream_ = place_.transport->Connect(place_.address, place_.security);
+  }
+}
+
+void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
+  TRIREME_CHECK(request_ == nullptr);
+  TRIREME_CHECK(header.sequence == sequence_);
+  if (lost_) throw ServerLost(fmt::format("server {} is lost", place_.address));
+  Count(request->size());
+  awaited_ = header.sequence;
+  request_ = std::move(request);
+  instead_ = std::move(instead);
+  heard_ = Clock::now();
+  Send(request_);  // a closed stream is noticed when the answer is waited for
+}
+
+void ServerLink::HearWhy() {
+  const std::string why = stream_->why();
+  if (why.empty()) return;
+  said_ = Printable(why);
+  const bool by_server = !why.starts_with(place_.address) && !why.starts_with(kLater);
+  if (by_server) Fail("server {}: {}", place_.address, said_);
+  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the server", said_);
+}
+
+void ServerLink::Reconnect() {
+  HearWhy();
+  stream_ = place_.transport->Connect(place_.address, place_.security);
+  std::vector<float> params(RangeOfServer(greeting_.terms, greeting_.server).size);
+  const Deadline heard = heard_;
+  Greet(params);
+  heard_ = heard;  // only an answer counts
+  if (instead_ != nullptr) {
+    request_ = instead_;
+    Header header;
+    std::memcpy(&header, request_->data(), sizeof header);
+    awaited_ = header.sequence;
+  }
+  Send(request_);
+}
+
+void ServerLink::Tell(const Outgoing& message) {
+  if (stream_ && !lost_) stream_->Send(message, Clock::now() + Seconds(0.5));
+}
+
+Incoming& ServerLink::Answer(Header& answer) {
+  const Deadline begun = Clock::now();
+  TRIREME_CHECK(request_ != nullptr);
+  for (;;) {
+    Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
+    if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
+      Answered(answer);
+      const Clock::duration waited = Clock::now() - begun;
+      longest_wait_ = std::max(longest_wait_, waited);
+      link_.waited_s += std::chrono::duration<double>(waited).count();
+      return *message;
+    }
+    Watch("to answer");
+    if (message == nullptr && stream_->closed()) Reconnect();
+  }
+}
+
+Incoming* ServerLink::Poll(Header& answer) {
+  TRIREME_CHECK(request_ != nullptr);
+  while (Incoming* const message = Receive(answer, Clock::now())) {
+    if (answer.sequence != awaited_ || answer.kind == MessageKind::kWaiting) continue;
+    Answered(answer);
+    return message;
+  }
+  return nullptr;
+}
+
+void ServerLink::Measure() {
+  ProcessLink before = link_;
+  MeasureLink(before, [&](std::size_t size) {
+    const Header header = MakeRequest(MessageKind::kEcho);
+    Ask(header, MakeMessage(header, {}, {}, std::string(size, ' ')));
+    Header answer;
+    if (Answer(answer).size() != size) Fail("server {} does not send back what it was sent", place_.address);
+  });
+  link_ = before;
+}
+
+void ServerLink::Count(std::size_t bytes) {
+  link_.messages += 1;
+  link_.bytes += bytes;
+}
+
+void ServerLink::Answered(const Header& answer) {
+  Count(MessageWriter::Size(answer));
+  tell_next_.reset();
+  if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
+  Forget();
+}
+
+bool ServerLink::Send(const Outgoing& message) {
+  return stream_->Send(message, heard_ + Seconds(place_.patience_s));
+}
+
+Incoming* ServerLink::Receive(Header& header, Deadline until) {
+  Incoming* const message = stream_->Receive(until);
+  if (message == nullptr) return nullptr;
+  header = ReadHeader(*message);
+  if (!Believable(header)) Fail("server {} sends numbers that cannot be true", place_.address);
+  if (header.kind == MessageKind::kWaiting) said_ = Printable(ReadText(*message, header));
+  heard_ = Clock::now();
+  return message;
+}
+
+void ServerLink::Lose(const char* what, const std::string& why) {
+  Forget();
+  const std::string who = greeting_.rank < 0 ? "a new worker" : fmt::format("worker {}", greeting_.rank);
+  throw ServerLost(fmt::format("{} {} server {} {}: {}", who, why, place_.address, what,
+                               said_.empty() ? "it says nothing" : said_));
+}
+
+void ServerLink::Watch(const char* what) {
+  const Deadline now = Clock::now();
+  if (now - heard_ >= Seconds(place_.patience_s)) {
+    lost_ = true;
+    Lose(what, fmt::format("waited {} s for", place_.patience_s));
+  }
+  if (place_.stopped && place_.stopped()) {
+    if (!told_to_stop_) told_to_stop_ = now;
+    const bool newcomer = !greeting_.continues;  // has nothing to end well
+    if (newcomer || now - *told_to_stop_ >= kGrace + 2 * longest_wait_)
+      Lose(what, "was stopped while waiting for");
+  }
+  if (place_.say == nullptr || (tell_next_ && now < *tell_next_)) return;
+  if (tell_next_) {
+    place_.say(fmt::format("waiting for server {} {}: {}", place_.address, what,
+                           said_.empty() ? "it says nothing" : said_));
+  }
+  tell_next_ = now + (tell_next_ ? kNextWord : kFirstWord);
+}
+
+}  // namespace trireme

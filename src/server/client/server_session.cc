@@ -1,0 +1,154 @@
+#include "trireme/server/client/server_session.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+ServerSession::ServerSession(std::vector<ServerPlace> places, const RunTerms& terms, std::uint64_t id,
+                             bool candidate)
+    : terms_(terms), id_(id), candidate_(candidate), params_(terms.params), versions_(places.size()) {
+  TRIREME_CHECK(static_cast<int>(places.size()) == terms.servers);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    links_.push_back(std::make_unique<ServerLink>(std::move(places[i]),
+                                                  [this, i] { return StateMessage(static_cast<int>(i)); }));
+  }
+}
+
+void ServerSession::Offer(std::span<const float> params, const std::vector<std::span<const float>>& moments,
+                          std::uint64_t updates) {
+  TRIREME_CHECK(params.size() == params_.size());
+  std::copy(params.begin(), params.end(), params_.begin());
+  offered_moments_.clear();
+  for (const std::span<const float> moment : moments) {
+    offered_moments_.emplace_back(moment.size());
+    std::copy(moment.begin(), moment.end(), offered_moments_.back().begin());
+  }
+  offered_updates_ = updates;
+}
+
+Outgoing ServerSession::StateMessage(int server) const {
+  const ShardRange part = range(server);
+  std::vector<float> state(params_.begin() + part.begin, params_.begin() + part.begin + part.size);
+  for (const AlignedBuffer<float>& moment : offered_moments_) {
+    state.insert(state.end(), moment.begin() + part.begin, moment.begin() + part.begin + part.size);
+  }
+  Header header{
+      .kind = MessageKind::kState, .worker = id_, .steps = offered_steps_, .number = offered_updates_};
+  return MakeMessage(header, state);
+}
+
+// The first server gives the rank. In step it does so at a boundary; the others then wait for the newcomer's
+// first gradient, so that all servers have the same version when it arrives there.
+ServerSession::Entry ServerSession::Join() {
+  Entry entry;
+  joined_ = true;
+  for (int server = 0; server < servers(); ++server) {
+    const Greeting greeting{
+        .worker = id_, .rank = rank(), .candidate = candidate_, .server = server, .terms = terms_};
+    const ShardRange part = range(server);
+    const Welcome welcome = links_[server]->Join(greeting, params_.span().subspan(part.begin, part.size));
+    versions_[server] = welcome.header.version;
+    Hear(server, welcome.header);
+    if (server == 0) {
+      next_operation_ = welcome.header.number;
+      entry = {(welcome.header.flags & kBoundary) != 0, welcome.state};
+    }
+    links_[server]->Continue();
+  }
+  return entry;
+}
+
+void ServerSession::Leave() {
+  if (!std::exchange(joined_, false)) return;
+  for (const auto& link : links_) {
+    link->Forget();
+    link->Tell(MakeMessage(link->MakeRequest(MessageKind::kLeave)));
+  }
+}
+
+void ServerSession::Hear(int server, const Header& answer) {
+  if (server != 0) return;
+  steps_ = answer.steps;
+  leader_ = answer.leader;
+  members_ = static_cast<int>(answer.members);
+  finished_ = (answer.flags & kFinished) != 0;
+}
+
+void ServerSession::Take(int server, const Header& answer, Incoming& message, std::vector<float>* extras) {
+  const ShardRange part = range(server);
+  Hear(server, answer);
+  if (answer.flags & kBehind) throw FellBehind("the other workers are further");
+  versions_[server] = answer.version;
+  if (answer.kind != MessageKind::kParams || answer.floats < part.size) {
+    Fail("server {} answered a message of kind {} with {} floats", links_[server]->address(),
+         static_cast<std::uint32_t>(answer.kind), answer.floats);
+  }
+  ReadFloats(message, params_.span().subspan(part.begin, part.size));
+  if (extras == nullptr) return;
+  extras->resize(answer.floats - part.size);
+  ReadFloats(message, *extras);
+}
+
+void ServerSession::Pull(bool resting) {
+  settle_();
+  for (const auto& link : links_) {
+    Header header = link->MakeRequest(MessageKind::kPull);
+    if (resting) header.flags = kResting;
+    link->Ask(header, MakeMessage(header));
+  }
+  for (int server = 0; server < servers(); ++server) {
+    Header answer;
+    Incoming& message = links_[server]->Answer(answer);
+    Take(server, answer, message);
+  }
+}
+
+void ServerSession::Rest() {
+  for (const auto& link : links_) link->Forget();
+  Pull(true);
+}
+
+void ServerSession::Finish() {
+  settle_();
+  for (int server = 0; server < servers(); ++server) {
+    const Header header = links_[server]->MakeRequest(MessageKind::kFinish);
+    links_[server]->Ask(header, MakeMessage(header));
+    Header answer;
+    links_[server]->Answer(answer);
+    Hear(server, answer);
+  }
+}
+
+void ServerSession::Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint64_t& updates) {
+  settle_();
+  for (int server = 0; server < servers(); ++server) {
+    const Header header = links_[server]->MakeRequest(MessageKind::kFetch);
+    links_[server]->Ask(header, MakeMessage(header));
+    Header answer;
+    Incoming& message = links_[server]->Answer(answer);
+    const ShardRange part = range(server);
+    if (answer.kind != MessageKind::kState || answer.floats != part.size * (1 + moments.size())) {
+      Fail("server {} answered a request for its state with {} floats", links_[server]->address(),
+           answer.floats);
+    }
+    ReadFloats(message, params_.span().subspan(part.begin, part.size));
+    for (AlignedBuffer<float>& moment : moments)
+      ReadFloats(message, moment.span().subspan(part.begin, part.size));
+    updates = answer.number;
+  }
+}
+
+void ServerSession::MeasureLinks() {
+  settle_();
+  for (const auto& link : links_) {
+    if (!link->link().measured()) link->Measure();
+  }
+}
+
+std::vector<ProcessLink> ServerSession::links() const {
+  std::vector<ProcessLink> all;
+  for (const auto& link : links_) all.push_back(link->link());
+  return all;
+}
+
+}  // namespace trireme

@@ -1,0 +1,274 @@
+#include "trireme/server/client/server_store.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/metrics/append_file.h"
+#include "trireme/optim/clip.h"
+
+namespace trireme {
+namespace {
+
+std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
+
+std::vector<AlignedBuffer<float>> MakeMoments(const ServerSession& session) {
+  std::vector<AlignedBuffer<float>> moments;
+  for (std::size_t m = 0; m < OptimizerRule(session.terms().optimizer).moments(); ++m) {
+    moments.emplace_back(session.terms().params);
+  }
+  return moments;
+}
+
+// The part of `gradient` that belongs to a server, and `extras`, as a push.
+Outgoing PushMessage(Header& header, ShardRange part, std::span<const float> gradient,
+                     std::span<const float> extras, const UpdateRule& rule) {
+  header.learning_rate = rule.learning_rate;
+  header.special_rate = rule.special.learning_rate;
+  header.special_begin = rule.special.begin;
+  header.special_end = rule.special.end;
+  header.floats = part.size + extras.size();
+  MessageWriter message(header);
+  std::memcpy(message.floats(), gradient.data() + part.begin, part.size * sizeof(float));
+  if (!extras.empty())
+    std::memcpy(message.floats() + part.size * sizeof(float), extras.data(), extras.size_bytes());
+  return message.Take();
+}
+
+class AsyncServerStore final : public ServerStore {
+ public:
+  AsyncServerStore(ServerSession& session, bool overlap, const std::string& audit)
+      : ServerStore(session), overlap_(overlap), pushed_(session.servers()) {
+    if (!audit.empty()) audit_ = std::make_unique<AppendFile>(audit, UINT64_MAX);
+    session.SetSettle([this] { Collect(true); });
+  }
+  ~AsyncServerStore() override {
+    session_.SetSettle([] {});
+  }
+
+  std::span<const float> Pull() override {
+    Join();
+    Collect(!overlap_);
+    return params();
+  }
+
+  double Push(std::span<float> gradient, const UpdateRule& rule) override {
+    Join();
+    const std::span<float> own = gradient.first(params().size());
+    const double norm =
+        rule.max_grad_norm > 0 ? ClipByGlobalNorm(own, rule.max_grad_norm) : std::sqrt(SquaredNorm(own));
+    if (!std::isfinite(norm)) return norm;
+    std::vector<std::uint64_t> versions(session_.servers());  // that the gradient was computed with
+    for (int server = 0; server < session_.servers(); ++server) versions[server] = session_.version(server);
+    Collect(true);
+    ++pushes_;
+    for (int server = 0; server < session_.servers(); ++server) {
+      ServerLink& link = session_.link(server);
+      Header header = link.MakeRequest(MessageKind::kPush);
+      header.version = versions[server];
+      header.steps = server == 0 ? session_.TakeSteps() : 0;
+      pushed_[server] = header;
+      link.Ask(header, PushMessage(header, session_.range(server), own, {}, rule));
+    }
+    if (!overlap_) Collect(true);
+    return norm;
+  }
+
+  void Share(std::span<double>) override {}
+
+  void Refresh() override {
+    Join();
+    session_.Pull();
+  }
+
+ private:
+  void Join() {
+    if (!session_.joined()) session_.Join();
+  }
+
+  // Takes the answers to the last push: all of them, or those that are there.
+  void Collect(bool wait) {
+    for (int server = 0; server < session_.servers(); ++server) {
+      ServerLink& link = session_.link(server);
+      if (!link.asking()) continue;
+      Header answer;
+      Incoming* const message = wait ? &link.Answer(answer) : link.Poll(answer);
+      if (message == nullptr) continue;
+      const Header& push = pushed_[server];
+      if (server == 0 && answer.number > push.version) staleness_.Add(answer.number - push.version - 1);
+      session_.Take(server, answer, *message);
+      if (audit_) audit_->Append(fmt::format("{} {} {}\n", server, push.worker, push.sequence));
+    }
+  }
+
+  bool overlap_;
+  std::vector<Header> pushed_;  // the last push, by server
+  std::unique_ptr<AppendFile> audit_;
+};
+
+class SyncServerStore final : public ServerStore {
+ public:
+  SyncServerStore(ServerSession& session, Communicator& comm) : ServerStore(session), comm_(comm) {}
+
+  std::span<const float> Pull() override { return params(); }
+  void Refresh() override {}
+  // Sums of fewer workers stand for all, as those of gradients do.
+  void Share(std::span<double> values) override {
+    shared_.assign(values.begin(), values.end());
+    shared_.push_back(1);
+    comm_.AllReduceSum(std::span(shared_));
+    const double present = shared_.back(), workers = session_.terms().workers;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = present == workers ? shared_[i] : shared_[i] * (workers / present);
+    }
+  }
+
+  // The statistics behind the gradient are then the sums over all workers; the gradient itself stays this
+  // worker's.
+  double Push(std::span<float> gradient, const UpdateRule& rule) override {
+    const std::size_t size = params().size();
+    if (const double norm = std::sqrt(SquaredNorm(gradient.first(size))); !std::isfinite(norm)) return norm;
+    ++pushes_;
+    parts_.assign(session_.servers(), {});
+    statistics_ = gradient.subspan(size);
+    for (int server = 0; server < session_.servers(); ++server) {
+      ServerLink& link = session_.link(server);
+      link.Forget();
+      Header header = link.MakeRequest(MessageKind::kPush);
+      header.version = session_.version(server);
+      header.clip = rule.max_grad_norm;
+      header.steps = server == 0 ? session_.TakeSteps() : 0;
+      const auto extras = server == 0 ? statistics_ : std::span<float>();
+      parts_[server].push = PushMessage(header, session_.range(server), gradient, extras, rule);
+      link.Ask(header, parts_[server].push);
+    }
+    TakeAnswers();
+    while (!std::ranges::all_of(parts_, &Part::applied)) {
+      if (AskForOthers()) continue;
+      Commit(ClipScale(Norm(), rule.max_grad_norm));
+    }
+    return Norm();
+  }
+
+ private:
+  // How far the round is on one server.
+  struct Part {
+    Outgoing push;
+    bool applied = false;
+    std::vector<double> squares;
+    std::string ranks;   // whose gradients, as the server says it
+    bool asked = false;  // for the ranks of the first server
+  };
+
+  double Norm() const {
+    double sum = 0;
+    for (const Part& part : parts_) {
+      for (const double block : part.squares) sum += block;
+    }
+    return std::sqrt(sum);
+  }
+
+  // The first server says whose gradients make the round. Whether another one was asked to follow.
+  bool AskForOthers() {
+    bool any = false;
+    for (int server = 1; server < session_.servers(); ++server) {
+      Part& part = parts_[server];
+      if (part.applied || part.asked || part.ranks == parts_[0].ranks) continue;
+      part.asked = any = true;
+      Ask(server, MessageKind::kAskNorms, 0, parts_[0].ranks);
+    }
+    TakeAnswers();
+    return any;
+  }
+
+  void Commit(double scale) {
+    for (int server = 0; server < session_.servers(); ++server) {
+      if (!parts_[server].applied) Ask(server, MessageKind::kCommit, scale, parts_[server].ranks);
+    }
+    TakeAnswers();
+  }
+
+  void Ask(int server, MessageKind kind, double scale, const std::string& ranks) {
+    ServerLink& link = session_.link(server);
+    Header header = link.MakeRequest(kind);
+    header.version = session_.version(server);
+    header.clip = scale;
+    header.bytes = ranks.size();
+    link.Ask(header, MakeMessage(header, {}, {}, ranks), parts_[server].push);
+  }
+
+  void TakeAnswers() {
+    for (int server = 0; server < session_.servers(); ++server) {
+      if (!session_.link(server).asking()) continue;
+      Header answer;
+      Incoming& message = session_.link(server).Answer(answer);
+      Part& part = parts_[server];
+      if (answer.kind != MessageKind::kNorms) {
+        std::vector<float> sums;
+        session_.Take(server, answer, message, &sums);
+        part.applied = true;
+        if (server == 0 && sums.size() == statistics_.size()) std::ranges::copy(sums, statistics_.begin());
+      }
+      part.squares = ReadDoubles(message, answer);
+      part.ranks = ReadText(message, answer);
+      if (server == 0) {
+        for (Part& other : parts_) other.asked &= other.ranks == part.ranks;
+      }
+    }
+  }
+
+  std::vector<Part> parts_;  // of the push under way, by server
+  std::vector<double> shared_;
+  std::span<float> statistics_;
+  Communicator& comm_;
+};
+
+}  // namespace
+
+Traffic ServerStore::traffic() const {
+  Traffic total{.pushes = pushes_};
+  for (const ProcessLink& link : session_.links()) {
+    total += {.bytes = link.bytes, .messages = link.messages, .idle_s = link.waited_s};
+  }
+  return total;
+}
+
+void ServerStore::Save(StateWriter& out) const {
+  std::vector<AlignedBuffer<float>> moments = MakeMoments(session_);
+  std::uint64_t updates = 0;
+  try {
+    session_.Fetch(moments, updates);
+  } catch (const ServerLost&) {
+    moments = MakeMoments(session_);
+    updates = 0;
+  }
+  out.Put<float>("params", params());
+  out.PutText("optimizer/kind", OptimizerName(session_.terms().optimizer.kind));
+  out.PutValue<std::int64_t>("optimizer/steps", static_cast<std::int64_t>(updates));
+  for (std::size_t m = 0; m < moments.size(); ++m) out.Put<float>(MomentName(m), moments[m].span());
+}
+
+void ServerStore::Load(const StateReader& in) {
+  TRIREME_CHECK(!session_.joined());
+  CheckOptimizerKind(session_.terms().optimizer.kind, in.GetText("optimizer/kind"));
+  std::vector<AlignedBuffer<float>> moments = MakeMoments(session_);
+  std::vector<std::span<const float>> spans;
+  for (std::size_t m = 0; m < moments.size(); ++m) {
+    in.Get<float>(MomentName(m), moments[m].span());
+    spans.push_back(moments[m].span());
+  }
+  AlignedBuffer<float> params(session_.terms().params);
+  in.Get<float>("params", params.span());
+  session_.Offer(params.span(), spans,
+                 static_cast<std::uint64_t>(in.GetValue<std::int64_t>("optimizer/steps")));
+}
+
+std::unique_ptr<ServerStore> MakeAsyncServerStore(ServerSession& session, bool overlap,
+                                                  const std::string& audit) {
+  return std::make_unique<AsyncServerStore>(session, overlap, audit);
+}
+
+std::unique_ptr<ServerStore> MakeSyncServerStore(ServerSession& session, Communicator& comm) {
+  return std::make_unique<SyncServerStore>(session, comm);
+}
+
+}  // namespace trireme

@@ -1,0 +1,187 @@
+#include "trireme/server/disk/shard.h"
+
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/server/disk/shard_audit.h"
+#include "trireme/server/disk/shard_files.h"
+#include "trireme/server/disk/shard_log.h"
+#include "trireme/server/disk/shard_state.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kUpdateNote = "update";
+constexpr const char *kAuditBytes = "audit/bytes", *kAuditSum = "audit/checksum";
+
+}  // namespace
+
+class Shard::Impl {
+ public:
+  Impl(const ShardStorage& storage, ShardState&& state) : storage_(storage), state_(std::move(state)) {}
+
+  void Create() {
+    if (!storage_.audit.empty()) audit_ = std::make_unique<ShardAudit>(storage_.audit);
+    if (!storage_.folder.empty()) files_ = ShardFiles::Create(storage_, Saved());
+  }
+
+  static std::unique_ptr<Impl> Recover(const ShardStorage& storage) {
+    if (storage.folder.empty()) return nullptr;
+    std::unique_ptr<ShardFiles> files = ShardFiles::Open(storage);
+    if (files == nullptr) return nullptr;
+    std::optional<ShardAudit::Extent> audit;
+    std::unique_ptr<Impl> shard;
+    {
+      const StateReader saved = files->ReadState();
+      if (saved.Has(kAuditBytes)) {
+        audit = ShardAudit::Extent{.bytes = saved.GetValue<std::uint64_t>(kAuditBytes),
+                                   .sum = saved.GetValue<std::uint64_t>(kAuditSum)};
+      }
+      shard = std::make_unique<Impl>(storage, ShardState(saved));
+    }
+    shard->files_ = std::move(files);
+    shard->Replay(audit);
+    return shard;
+  }
+
+  void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note) {
+    TRIREME_CHECK(gradient.size() == state_.params().size());
+    TRIREME_CHECK(update.sequence > state_.LastSequence(update.worker));
+    Commit({.kind = LogRecord::Kind::kUpdate,
+            .version = state_.version() + 1,
+            .update = update,
+            .gradient = gradient,
+            .name = {},
+            .text = note});
+  }
+
+  void Note(const std::string& name, const std::string& value) {
+    Commit({.kind = LogRecord::Kind::kNote,
+            .version = state_.version(),
+            .update = {},
+            .gradient = {},
+            .name = name,
+            .text = value});
+  }
+
+  const ShardState& state() const { return state_; }
+  const std::string& remark() const {
+    static const std::string kNone;
+    return files_ == nullptr ? kNone : files_->remark();
+  }
+
+ private:
+  StateWriter Saved() const {
+    StateWriter state;
+    state_.Save(state);
+    if (audit_ != nullptr) {
+      state.PutValue<std::uint64_t>(kAuditBytes, audit_->extent().bytes);
+      state.PutValue<std::uint64_t>(kAuditSum, audit_->extent().sum);
+    }
+    return state;
+  }
+
+  // The log decides: what is in it has happened, whether or not the process lives to make it in memory.
+  void Commit(LogRecord record) {
+    MakeRoom(record);
+    if (files_ != nullptr && files_->WantsSnapshot(ShardLog::SizeOf(record))) {
+      files_->BeginSnapshot([this] { return Saved(); });
+    }
+    const bool audited = audit_ != nullptr && record.kind == LogRecord::Kind::kUpdate;
+    if (audited) audit_->Add(record.version, record.update);
+    try {
+      if (files_ != nullptr) files_->Append(record);
+    } catch (const Error&) {
+      if (audited) audit_->TakeBack();
+      throw;
+    }
+    Make(record);
+  }
+
+  void Make(const LogRecord& record) noexcept {
+    if (record.kind == LogRecord::Kind::kUpdate) state_.Apply(record.update, record.gradient);
+    if (HasNote(record)) state_.SetNote(NoteName(record), record.text);
+  }
+  // Makes that no change fails once it is logged.
+  void MakeRoom(const LogRecord& record) {
+    if (HasNote(record)) state_.MakeRoomForNote(NoteName(record), record.text.size());
+  }
+  static bool HasNote(const LogRecord& record) {
+    return record.kind == LogRecord::Kind::kNote || !record.text.empty();
+  }
+  static std::string_view NoteName(const LogRecord& record) {
+    return record.kind == LogRecord::Kind::kUpdate ? kUpdateNote : record.name;
+  }
+
+  bool Fits(const LogRecord& record) const {
+    switch (record.kind) {
+      case LogRecord::Kind::kUpdate:
+        return record.version == state_.version() + 1 && record.gradient.size() == state_.params().size() &&
+               record.update.sequence > state_.LastSequence(record.update.worker);
+      case LogRecord::Kind::kNote:
+        return record.version == state_.version();
+    }
+    return false;
+  }
+
+  // `audit`: what it was at the snapshot. Where there was none, or its file is gone, a new one begins at the
+  // recovered version, and a snapshot remembers that.
+  void Replay(const std::optional<ShardAudit::Extent>& audit) {
+    const bool audited = !storage_.audit.empty();
+    const bool goes_on =
+        audited && audit.has_value() && (audit->bytes == 0 || ShardAudit::Exists(storage_.audit));
+    if (goes_on) audit_ = std::make_unique<ShardAudit>(storage_.audit, *audit, state_.version());
+    files_->Replay([&](const LogRecord& record) {
+      if (!Fits(record)) {
+        Fail(
+            "the log in {} does not fit its snapshot at change {}: put back a copy of the whole folder, or "
+            "remove it to begin the shard anew",
+            storage_.folder.string(), record.number);
+      }
+      if (goes_on && record.kind == LogRecord::Kind::kUpdate) audit_->Add(record.version, record.update);
+      MakeRoom(record);
+      Make(record);
+    });
+    if (files_->lost()) files_->BeginAnew(Saved());
+    if (!audited || goes_on) return;
+    audit_ = std::make_unique<ShardAudit>(storage_.audit);
+    files_->BeginSnapshot([this] { return Saved(); });
+    files_->FinishSnapshot();
+  }
+
+  ShardStorage storage_;
+  ShardState state_;
+  std::unique_ptr<ShardAudit> audit_;
+  std::unique_ptr<ShardFiles> files_;
+};
+
+Shard::Shard(const ShardSetup& setup, const ShardStorage& storage, std::span<const float> params,
+             std::span<const float> moments, std::uint64_t updates, std::int64_t steps)
+    : impl_(std::make_unique<Impl>(storage, ShardState(setup, params, moments, updates, steps))) {
+  impl_->Create();
+}
+
+Shard::Shard(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+std::unique_ptr<Shard> Shard::Recover(const ShardStorage& storage) {
+  std::unique_ptr<Impl> impl = Impl::Recover(storage);
+  return impl == nullptr ? nullptr : std::unique_ptr<Shard>(new Shard(std::move(impl)));
+}
+
+Shard::~Shard() = default;
+
+const std::string& Shard::remark() const { return impl_->remark(); }
+const ShardSetup& Shard::setup() const { return impl_->state().setup(); }
+std::span<const float> Shard::params() const { return impl_->state().params(); }
+std::span<const float> Shard::moments(std::size_t m) const { return impl_->state().moments(m); }
+std::size_t Shard::moment_count() const { return impl_->state().moment_count(); }
+std::uint64_t Shard::version() const { return impl_->state().version(); }
+std::int64_t Shard::steps() const { return impl_->state().steps(); }
+std::uint64_t Shard::LastSequence(std::uint64_t worker) const { return impl_->state().LastSequence(worker); }
+void Shard::Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note) {
+  impl_->Apply(update, gradient, note);
+}
+void Shard::Note(const std::string& name, const std::string& value) { impl_->Note(name, value); }
+const std::string& Shard::NoteOf(const std::string& name) const { return impl_->state().NoteOf(name); }
+
+}  // namespace trireme

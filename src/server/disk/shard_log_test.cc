@@ -1,0 +1,227 @@
+#include "trireme/server/disk/shard_log.h"
+
+#include "trireme/server/disk/shard_test_util.h"
+
+namespace trireme {
+namespace {
+
+class ShardLogTest : public ShardFolderTest {
+ protected:
+  static constexpr std::uint64_t kShard = 77;
+
+  ShardLogTest() { ShardLog::Create(path_, kShard); }
+
+  // Change `number`, with as many floats as it says.
+  static void Append(ShardLog& log, std::uint64_t number, std::size_t floats = 5) {
+    const std::vector<float> gradient = Noise(floats, number);
+    const std::string text = fmt::format("text {}", number);
+    log.Append({.kind = LogRecord::Kind::kUpdate,
+                .number = number,
+                .version = 2 * number,
+                .update = {.worker = 3,
+                           .sequence = number,
+                           .steps = -4,
+                           .scale = 0.5f,
+                           .learning_rate = 0.25f,
+                           .special = {.begin = 1, .end = 2, .learning_rate = 0.125f}},
+                .gradient = gradient,
+                .name = "name",
+                .text = text},
+               false);
+  }
+  std::vector<std::uint64_t> Numbers(std::uint64_t shard = kShard) const {
+    ShardLogReader reader(path_, shard);
+    std::vector<std::uint64_t> numbers;
+    while (const auto record = reader.Next()) numbers.push_back(record->number);
+    return numbers;
+  }
+  bool HasLater(std::uint64_t number) const {
+    ShardLogReader reader(path_, kShard);
+    while (reader.Next()) {
+    }
+    return reader.HasLater(number);
+  }
+
+  std::string Flaw() const { return ShardLogReader(path_, kShard).Flaw(); }
+  bool EndsHere() const {
+    ShardLogReader reader(path_, kShard);
+    while (reader.Next()) {
+    }
+    return reader.EndsHere();
+  }
+
+  static constexpr std::uint64_t kBegin = ShardLog::kBegin;
+  using Numbered = std::vector<std::uint64_t>;
+  const std::filesystem::path path_ = root_ / "log";
+};
+
+TEST_F(ShardLogTest, RoundTrip) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  EXPECT_EQ(log.end() % 64, 0u);
+  ShardLogReader reader(path_, kShard);
+  EXPECT_EQ(reader.FirstNumber(), 1u);
+  const auto record = reader.Next();
+  ASSERT_TRUE(record.has_value());
+  EXPECT_EQ(record->version, 2u);
+  EXPECT_EQ(record->update.worker, 3u);
+  EXPECT_EQ(record->update.sequence, 1u);
+  EXPECT_EQ(record->update.steps, -4);
+  EXPECT_EQ(record->update.scale, 0.5f);
+  EXPECT_EQ(record->update.learning_rate, 0.25f);
+  EXPECT_EQ(record->update.special.begin, 1u);
+  EXPECT_EQ(record->update.special.end, 2u);
+  EXPECT_EQ(record->update.special.learning_rate, 0.125f);
+  EXPECT_TRUE(SameBits(record->gradient, Noise(5, 1)));
+  EXPECT_EQ(record->name, "name");
+  EXPECT_EQ(record->text, "text 1");
+  EXPECT_EQ(reader.offset(), log.end());
+  EXPECT_FALSE(reader.Next().has_value());
+}
+
+TEST_F(ShardLogTest, RecordsOfAnEarlierRoundAreNotReadAgain) {
+  ShardLog log(path_, kShard, kBegin);
+  for (std::uint64_t number = 1; number <= 4; ++number) Append(log, number);
+  log.Restart(1 << 16);
+  EXPECT_EQ(Numbers(), (Numbered{1, 2, 3, 4})) << "a restart writes nothing";
+  Append(log, 5);
+  EXPECT_EQ(Numbers(), (Numbered{5})) << "the next is the old 2, and of the same size";
+  EXPECT_FALSE(HasLater(6));
+  Append(log, 6, 20);  // over the old 2 and a part of 3
+  EXPECT_EQ(Numbers(), (Numbered{5, 6}));
+  EXPECT_FALSE(HasLater(7));
+}
+
+TEST_F(ShardLogTest, ALogCutAtAnyByteEndsWithItsLastWholeRecord) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  const std::uint64_t first = log.end();
+  Append(log, 2);
+  const std::string whole = ReadFile(path_).substr(0, log.end());
+  const std::uint64_t needed = 128 + 20 + 4 + 6;  // header, floats, name and text; zeros follow
+  for (std::uint64_t size = first; size <= whole.size(); ++size) {
+    Overwrite(path_, whole.substr(0, size));
+    EXPECT_EQ(Numbers().size(), size < first + needed ? 1u : 2u) << size;
+    EXPECT_FALSE(HasLater(3));
+    EXPECT_TRUE(Mentions(Flaw(), fmt::format("was cut to {} bytes, where it had 16384", size))) << Flaw();
+    EXPECT_EQ(EndsHere(), false) << size;
+  }
+}
+
+TEST_F(ShardLogTest, ACutBehindTheLastRecordTakesNothing) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  EXPECT_EQ(Flaw(), "");
+  for (const std::uint64_t room : {0, 1, 127, 128, 1000}) {
+    std::filesystem::resize_file(path_, log.end() + room);
+    EXPECT_NE(Flaw(), "");
+    EXPECT_EQ(EndsHere(), room >= 128) << room;
+  }
+  // Records of an earlier round do not look like lost ones, and a torn one was never acknowledged.
+  for (std::uint64_t number = 2; number <= 4; ++number) Append(log, number);
+  log.Restart(1 << 16);
+  Append(log, 5);
+  EXPECT_TRUE(EndsHere());
+  std::string torn = ReadFile(path_);
+  Append(log, 6);
+  const std::string whole = ReadFile(path_);
+  torn.replace(0, log.end() - 100, whole, 0, log.end() - 100);
+  Overwrite(path_, torn);
+  EXPECT_EQ(Numbers(), (Numbered{5}));
+  EXPECT_TRUE(EndsHere());
+}
+
+// The file says at any moment what it has at least.
+TEST_F(ShardLogTest, ItGrowsWithNeedAndSaysHowLongItIs) {
+  EXPECT_EQ(std::filesystem::file_size(path_), 16u << 10);
+  ShardLog log(path_, kShard, kBegin);
+  std::uint64_t before = 16 << 10;
+  for (std::uint64_t number = 1; number <= 60; ++number) {
+    Append(log, number, 100'000);
+    const std::uint64_t size = std::filesystem::file_size(path_);
+    EXPECT_GE(size, log.end());
+    EXPECT_LE(size, std::max(2 * log.end(), before));
+    EXPECT_LE(size, log.end() + (8 << 20));
+    EXPECT_EQ(Flaw(), "");
+    before = size;
+  }
+  EXPECT_EQ(Numbers().size(), 60u);
+}
+
+TEST_F(ShardLogTest, DamageAtTheBeginningIsNoticed) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  const std::string whole = ReadFile(path_);
+  for (std::size_t byte = 0; byte < kBegin; ++byte) {
+    std::string damaged = whole;
+    damaged[byte] ^= 1;
+    Overwrite(path_, damaged);
+    EXPECT_TRUE(Mentions(Flaw(), "is damaged at its beginning")) << byte;
+    EXPECT_EQ(Numbers(), (Numbered{1}));
+  }
+  for (std::size_t size = 0; size < kBegin; ++size) {
+    Overwrite(path_, whole.substr(0, size));
+    EXPECT_TRUE(Mentions(Flaw(), fmt::format("was cut to {} bytes", size)));
+    EXPECT_FALSE(EndsHere());
+  }
+}
+
+TEST_F(ShardLogTest, AFlippedBitEndsTheLogAndLaterRecordsAreNoticed) {
+  ShardLog log(path_, kShard, kBegin);
+  for (std::uint64_t number = 1; number <= 3; ++number) Append(log, number);
+  const std::string whole = ReadFile(path_).substr(0, log.end());
+  const std::size_t size = (whole.size() - kBegin) / 3;
+  const std::size_t needed = 128 + 20 + 4 + 6;
+  for (std::size_t byte = 0; byte < needed; ++byte) {
+    std::string damaged = whole;
+    char& there = damaged[kBegin + size + byte];
+    there = static_cast<char>(there ^ 1 << byte % 8);
+    Overwrite(path_, damaged);
+    EXPECT_EQ(Numbers(), (Numbered{1})) << byte;
+    EXPECT_TRUE(HasLater(2)) << byte;
+    EXPECT_FALSE(HasLater(4)) << byte;
+  }
+}
+
+TEST_F(ShardLogTest, ARecordThatFailedIsOverwritten) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  const std::uint64_t end = log.end();
+  {
+    const FileSizeLimit full((1 << 16) + 1000);
+    EXPECT_TRUE(Mentions(Refusal([&] { Append(log, 2, 1 << 16); }), path_.string()));
+  }
+  EXPECT_EQ(log.end(), end);
+  EXPECT_EQ(Numbers(), (Numbered{1}));
+  Append(log, 2);
+  Append(log, 3);
+  EXPECT_EQ(Numbers(), (Numbered{1, 2, 3}));
+}
+
+TEST_F(ShardLogTest, RoomIsGivenBack) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1, 1 << 18);
+  EXPECT_GT(std::filesystem::file_size(path_), 1u << 20);
+  log.Restart(1 << 16);
+  EXPECT_EQ(std::filesystem::file_size(path_), 1u << 16);
+}
+
+TEST_F(ShardLogTest, RecordsOfAnotherShardAreRefused) {
+  ShardLog log(path_, kShard, kBegin);
+  Append(log, 1);
+  EXPECT_TRUE(Mentions(Refusal([&] { Numbers(kShard + 1); }), "another shard"));
+}
+
+TEST_F(ShardLogTest, EmptyAndMissingFiles) {
+  EXPECT_TRUE(Numbers().empty());
+  EXPECT_TRUE(EndsHere());
+  Overwrite(path_, "");
+  EXPECT_TRUE(Numbers().empty());
+  EXPECT_FALSE(HasLater(1));
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(Numbers().empty());
+  EXPECT_FALSE(EndsHere());
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,62 @@
+#include "trireme/server/disk/shard_snapshot.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kMagic = "TRIREME SHARD\n";
+constexpr int kVersion = 2;  // of all files of a shard
+constexpr std::string_view kWayOut =
+    "put back a copy of the whole folder, or remove the folder to begin the shard anew";
+
+// Takes one line off the front of `text`.
+std::string_view TakeLine(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return {};
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
+}  // namespace
+
+void WriteSnapshot(const std::filesystem::path& path, StateWriter&& state) {
+  const std::string body = std::move(state).Encode();
+  const std::string header =
+      fmt::format("{}version {}\nbytes {}\nsha256 {}\n", kMagic, kVersion, body.size(), Sha256Hex(body));
+  WriteFileAtomically(path, {header, body});
+}
+
+StateReader ReadSnapshot(const std::filesystem::path& path) {
+  const std::string content = ReadFile(path);
+  std::string_view rest = content;
+  if (!rest.starts_with(kMagic)) {
+    Fail("{} is not the snapshot of a shard, or its beginning is damaged: {}", path.string(), kWayOut);
+  }
+  rest.remove_prefix(kMagic.size());
+  const std::string_view version = TakeLine(rest);
+  if (version != fmt::format("version {}", kVersion)) {
+    Fail(
+        "{} was written in format '{}', and this program reads version {}: start the server with the program "
+        "that wrote it, or choose another folder",
+        path.string(), version, kVersion);
+  }
+  const std::string_view bytes = TakeLine(rest);
+  const std::string_view checksum = TakeLine(rest);
+  if (bytes != fmt::format("bytes {}", rest.size())) {
+    Fail("{} is truncated or damaged, it holds {} bytes of state where its header says '{}': {}",
+         path.string(), rest.size(), bytes, kWayOut);
+  }
+  if (checksum != "sha256 " + Sha256Hex(rest)) {
+    Fail("{} is damaged, its checksum does not match: {}", path.string(), kWayOut);
+  }
+  return StateReader(rest);
+}
+
+}  // namespace trireme

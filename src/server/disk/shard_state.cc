@@ -1,0 +1,152 @@
+#include "trireme/server/disk/shard_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/error.h"
+#include "trireme/base/simd.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kTile = 1024;  // floats that are scaled and applied while they are in the cache
+
+struct ScaleKernel {
+  TRIREME_INLINE void Run(const float* __restrict from, float* __restrict to, std::size_t n, float scale) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = scale * from[i];
+  }
+};
+
+// In numbers of a shard that begins at `begin`.
+RateRange Shifted(const RateRange& range, std::uint64_t begin) {
+  const auto shifted = [&](std::size_t i) { return i > begin ? i - begin : 0; };
+  return {shifted(range.begin), shifted(range.end), range.learning_rate};
+}
+
+std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
+
+constexpr double OptimizerSettings::*kOptimizerNumbers[] = {
+    &OptimizerSettings::momentum,  &OptimizerSettings::beta1, &OptimizerSettings::beta2,
+    &OptimizerSettings::rms_alpha, &OptimizerSettings::eps,   &OptimizerSettings::weight_decay};
+
+void SaveSetup(const ShardSetup& setup, StateWriter& out) {
+  out.PutText("setup/identity", setup.identity);
+  out.PutValue<std::uint64_t>("setup/begin", setup.begin);
+  out.PutValue<std::uint64_t>("setup/size", setup.size);
+  out.PutText("optimizer/kind", OptimizerName(setup.optimizer.kind));
+  std::vector<double> numbers;
+  for (const auto number : kOptimizerNumbers) numbers.push_back(setup.optimizer.*number);
+  out.Put<double>("optimizer/numbers", numbers);
+}
+
+ShardSetup LoadSetup(const StateReader& in) {
+  ShardSetup setup = {.identity = in.GetText("setup/identity"),
+                      .optimizer = {},
+                      .begin = in.GetValue<std::uint64_t>("setup/begin"),
+                      .size = in.GetValue<std::uint64_t>("setup/size")};
+  const std::string& kind = in.GetText("optimizer/kind");
+  const auto row = std::find_if(std::begin(kOptimizerNames), std::end(kOptimizerNames),
+                                [&](const auto& candidate) { return candidate.name == kind; });
+  if (row == std::end(kOptimizerNames)) Fail("it was made by an optimizer '{}' that is not known here", kind);
+  setup.optimizer.kind = row->value;
+  std::vector<double> numbers(std::size(kOptimizerNumbers));
+  in.Get<double>("optimizer/numbers", numbers);
+  for (std::size_t i = 0; i < numbers.size(); ++i) setup.optimizer.*kOptimizerNumbers[i] = numbers[i];
+  return setup;
+}
+
+}  // namespace
+
+ShardState::ShardState(const ShardSetup& setup, std::span<const float> params, std::span<const float> moments,
+                       std::uint64_t updates, std::int64_t steps)
+    : setup_(setup), rule_(setup.optimizer), version_(updates), steps_(steps) {
+  TRIREME_CHECK(params.size() == setup.size);
+  TRIREME_CHECK(moments.empty() || moments.size() == rule_.moments() * params.size());
+  MakeRoom();
+  std::copy(params.begin(), params.end(), params_.begin());
+  if (moments.empty()) return;
+  for (std::size_t m = 0; m < moments_.size(); ++m) {
+    const auto part = moments.subspan(m * setup.size, setup.size);
+    std::copy(part.begin(), part.end(), moments_[m].begin());
+  }
+}
+
+ShardState::ShardState(const StateReader& in) : setup_(LoadSetup(in)), rule_(setup_.optimizer) {
+  MakeRoom();
+  in.Get<float>("params", params_.span());
+  for (std::size_t m = 0; m < moments_.size(); ++m) in.Get<float>(MomentName(m), moments_[m].span());
+  version_ = in.GetValue<std::uint64_t>("version");
+  steps_ = in.GetValue<std::int64_t>("steps");
+  std::vector<LastSequences::Entry> entries(in.GetValue<std::uint64_t>("workers/count"));
+  in.Get<LastSequences::Entry>("workers/last", entries);
+  for (const LastSequences::Entry& entry : entries) sequences_.Set(entry);
+  const auto notes = in.GetValue<std::uint64_t>("notes/count");
+  for (std::uint64_t i = 0; i < notes; ++i) {
+    notes_[in.GetText(fmt::format("notes/{}/name", i))] = in.GetText(fmt::format("notes/{}/value", i));
+  }
+}
+
+void ShardState::Save(StateWriter& out) const {
+  SaveSetup(setup_, out);
+  out.Put<float>("params", params_.span());
+  for (std::size_t m = 0; m < moments_.size(); ++m) out.Put<float>(MomentName(m), moments_[m].span());
+  out.PutValue<std::uint64_t>("version", version_);
+  out.PutValue<std::int64_t>("steps", steps_);
+  out.PutValue<std::uint64_t>("workers/count", sequences_.entries().size());
+  out.Put<LastSequences::Entry>("workers/last", sequences_.entries());
+  out.PutValue<std::uint64_t>("notes/count", notes_.size());
+  std::size_t i = 0;
+  for (const auto& [name, value] : notes_) {
+    out.PutText(fmt::format("notes/{}/name", i), name);
+    out.PutText(fmt::format("notes/{}/value", i++), value);
+  }
+}
+
+void ShardState::MakeRoom() {
+  params_ = AlignedBuffer<float>(setup_.size);
+  for (std::size_t m = 0; m < rule_.moments(); ++m) moments_.emplace_back(setup_.size);
+}
+
+void ShardState::Apply(const ShardUpdate& update, std::span<const float> gradient) noexcept {
+  const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(version_ + 1));
+  const RateRange special = Shifted(update.special, setup_.begin);
+  alignas(64) float scaled[kTile];
+  for (std::size_t begin = 0; begin < params_.size(); begin += kTile) {
+    const std::size_t size = std::min(kTile, params_.size() - begin);
+    const float* tile = gradient.data() + begin;
+    if (update.scale != 1) {
+      SimdCall<ScaleKernel>(tile, static_cast<float*>(scaled), size, update.scale);
+      tile = scaled;
+    }
+    ForEachRate(begin, begin + size, update.learning_rate, special,
+                [&](std::size_t first, std::size_t last, float rate) {
+                  float* moments[OptimizerRule::kMostMoments] = {};
+                  for (std::size_t m = 0; m < moments_.size(); ++m) moments[m] = moments_[m].data() + first;
+                  rule_.Apply(step, rate, params_.data() + first, tile + (first - begin), moments,
+                              last - first);
+                });
+  }
+  ++version_;
+  steps_ += update.steps;
+  sequences_.Set({update.worker, update.sequence, version_});
+}
+
+void ShardState::SetNote(std::string_view name, std::string_view value) noexcept {
+  const auto it = notes_.find(name);
+  TRIREME_CHECK(it != notes_.end());
+  it->second.assign(value);
+}
+
+void ShardState::MakeRoomForNote(std::string_view name, std::size_t length) {
+  auto it = notes_.find(name);
+  if (it == notes_.end()) it = notes_.emplace(name, "").first;
+  if (it->second.capacity() < length) it->second.reserve(length);
+}
+
+const std::string& ShardState::NoteOf(std::string_view name) const {
+  static const std::string kNone;
+  const auto it = notes_.find(name);
+  return it == notes_.end() ? kNone : it->second;
+}
+
+}  // namespace trireme

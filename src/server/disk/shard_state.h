@@ -1,0 +1,59 @@
+// What a shard holds in memory, and how a change changes it. Knows nothing of files: a shard that is
+// recovered makes the logged changes again with this same code, and so arrives at the same bits.
+//
+// Thread safety: none. Changes neither throw nor allocate.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/aligned.h"
+#include "trireme/base/state.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/server/disk/last_sequences.h"
+#include "trireme/server/disk/shard.h"
+
+namespace trireme {
+
+class ShardState {
+ public:
+  // The arguments are those of Shard.
+  ShardState(const ShardSetup& setup, std::span<const float> params, std::span<const float> moments,
+             std::uint64_t updates, std::int64_t steps);
+  // As saved. Throws Error when it does not fit together.
+  explicit ShardState(const StateReader& in);
+  void Save(StateWriter& out) const;
+
+  // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice.
+  void Apply(const ShardUpdate& update, std::span<const float> gradient) noexcept;
+  // Requires MakeRoomForNote for the same name and length before it.
+  void SetNote(std::string_view name, std::string_view value) noexcept;
+  // The only part of a change that needs memory, so that it fails before the change has begun.
+  void MakeRoomForNote(std::string_view name, std::size_t length);
+
+  const ShardSetup& setup() const { return setup_; }
+  std::span<const float> params() const { return params_.span(); }
+  std::span<const float> moments(std::size_t m) const { return moments_.at(m).span(); }
+  std::size_t moment_count() const { return moments_.size(); }
+  std::uint64_t version() const { return version_; }
+  std::int64_t steps() const { return steps_; }
+  std::uint64_t LastSequence(std::uint64_t worker) const { return sequences_.Of(worker); }
+  const std::string& NoteOf(std::string_view name) const;
+
+ private:
+  void MakeRoom();
+
+  ShardSetup setup_;
+  OptimizerRule rule_;
+  AlignedBuffer<float> params_;
+  std::vector<AlignedBuffer<float>> moments_;
+  std::uint64_t version_ = 0;
+  std::int64_t steps_ = 0;
+  LastSequences sequences_;
+  std::map<std::string, std::string, std::less<>> notes_;
+};
+
+}  // namespace trireme

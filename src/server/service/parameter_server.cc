@@ -1,0 +1,267 @@
+#include "trireme/server/service/parameter_server.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "trireme/base/text.h"
+
+namespace trireme {
+namespace {
+
+// How many streams may be of clients that have not proved themselves, and how long one may be.
+constexpr int kMostStrangers = 32;
+constexpr std::chrono::seconds kStrangerTime{10};
+
+// The longest kState that a worker with these terms may send.
+std::size_t StateBytes(const RunTerms& terms, int shard) {
+  const std::size_t size = RangeOfServer(terms, shard).size;
+  return sizeof(Header) + size * (1 + OptimizerRule(terms.optimizer).moments()) * sizeof(float);
+}
+
+}  // namespace
+
+ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOptions options)
+    : transport_(transport), options_(std::move(options)) {
+  // Names and errors may be a client's own words.
+  options_.say = [say = std::move(options_.say)](const std::string& line) { say(Printable(line)); };
+  if (options_.folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options_.folder, error);
+  if (error)
+    Fail("--dir {}: {}. Choose a folder that can be written", options_.folder.string(), error.message());
+  lock_ = std::make_unique<ServerFolderLock>(options_.folder);
+  for (int index = 0; index < kMostServers; ++index) {
+    if (!std::filesystem::exists(StorageOf(index).folder, error)) continue;
+    std::unique_ptr<Shard> shard = Shard::Recover(StorageOf(index));
+    if (!shard) continue;
+    if (!shard->remark().empty()) options_.say(shard->remark());
+    const RunTerms terms = RunTerms::Decode(shard->setup().identity);
+    options_.say(
+        fmt::format("found shard {}: {} on {}, {} updates", index, terms.algo, terms.env, shard->version()));
+    shards_[index] =
+        std::make_unique<ShardService>(transport_, terms, index, std::move(shard), options_.say, true);
+  }
+}
+
+ParameterServer::~ParameterServer() = default;
+
+ShardStorage ParameterServer::StorageOf(int shard) const {
+  ShardStorage storage;
+  storage.durable = options_.durable;
+  storage.accept_loss = options_.accept_loss;
+  if (options_.folder.empty()) return storage;
+  storage.folder = options_.folder / fmt::format("shard-{}", shard);
+  if (options_.audit) storage.audit = options_.folder / fmt::format("audit-{}", shard);
+  return storage;
+}
+
+// The newest stranger is the likeliest to be about to say hello.
+void ParameterServer::OnOpen(PeerId peer, const std::string& address) {
+  peers_[peer] = {.address = address, .since = Clock::now()};
+  const auto stranger = [](const auto& entry) { return entry.second.stranger; };
+  if (std::count_if(peers_.begin(), peers_.end(), stranger) <= kMostStrangers) return;
+  CloseStranger(std::find_if(peers_.begin(), peers_.end(), stranger)->first,
+                fmt::format("{} others have come since and not said hello either", kMostStrangers));
+}
+
+void ParameterServer::CloseStranger(PeerId peer, const std::string& why) {
+  peers_[peer].stranger = false;
+  transport_.Close(peer, fmt::format("{}{}", kLater, why));
+}
+
+void ParameterServer::OnMessage(PeerId peer, Incoming& message) {
+  Guard(peer, [&] { Handle(peer, message); });
+}
+
+void ParameterServer::Guard(PeerId peer, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    Refuse(peer, error.what());
+  } catch (const std::bad_alloc&) {
+    Refuse(peer, "the server has no memory left for this: give it more, or the run more servers");
+  }
+}
+
+void ParameterServer::Refuse(PeerId peer, const std::string& why) {
+  options_.say(fmt::format("{}: {}", peers_[peer].address, why));
+  transport_.Close(peer, why);
+}
+
+void ParameterServer::Handle(PeerId peer, Incoming& message) {
+  const Header header = ReadHeader(message);
+  switch (header.kind) {
+    case MessageKind::kHello:
+      return Hello(peer, header, message);
+    case MessageKind::kState:
+      return TakeState(peer, header, message);
+    case MessageKind::kAlive:
+      return Alive(peer, header, message);
+    default: {
+      const auto shard = shards_.find(peers_[peer].shard);
+      if (shard == shards_.end()) Fail("a request before a hello");
+      return shard->second->Handle(peer, header, message, Clock::now());
+    }
+  }
+}
+
+void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message) {
+  if (header.floats > 0 || header.doubles > 0 || header.bytes > 65536)
+    Fail("a hello of {} bytes", header.bytes);
+  if (peers_[peer].shard >= 0) Fail("a second hello on one stream");
+  const Newcomer newcomer{peer, Greeting::Decode(ReadText(message, header)), header.sequence, Clock::now()};
+  for (const auto& [index, shard] : shards_) shard->terms().CheckEqual(newcomer.greeting.terms);
+  for (const auto& [index, others] : waiting_)
+    others.front().greeting.terms.CheckEqual(newcomer.greeting.terms);
+  const int shard = newcomer.greeting.server;
+  if (const std::size_t bytes = StateBytes(newcomer.greeting.terms, shard); bytes > Limits().message) {
+    Fail("a part of {} bytes is too large for one server: give the run more servers", bytes);
+  }
+  peers_[peer].stranger = false;
+  peers_[peer].shard = shard;
+  if (shards_.contains(shard)) return Join(newcomer);
+  if (newcomer.greeting.continues) {
+    Fail("this server has no parameters: it was started again without its folder, or serves another run");
+  }
+  for (const auto& [other, service] : shards_) {
+    if (!service->begun()) continue;
+    Fail(
+        "this server holds part {} of {} of the run, not part {}: give --servers the order of the other "
+        "workers",
+        other, service->terms().servers, shard);
+  }
+  if (waiting_[shard].size() >= kMostWorkers) Fail("{}too many workers wait for this run to begin", kLater);
+  waiting_[shard].push_back(newcomer);
+  if (waiting_[shard].size() == 1) AskForState(shard);
+}
+
+void ParameterServer::Join(const Newcomer& newcomer) {
+  shards_.at(newcomer.greeting.server)
+      ->Join(newcomer.peer, newcomer.greeting, newcomer.sequence, Clock::now(),
+             peers_[newcomer.peer].address);
+  transport_.Allow(newcomer.peer, SIZE_MAX);
+}
+
+void ParameterServer::AskForState(int shard) {
+  const Newcomer& first = waiting_.at(shard).front();
+  transport_.Allow(first.peer, std::max(Limits().first, StateBytes(first.greeting.terms, shard)));
+  transport_.Send(first.peer, MakeMessage({.kind = MessageKind::kNeedState,
+                                           .worker = first.greeting.worker,
+                                           .sequence = first.sequence}));
+}
+
+void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& message) {
+  const int index = peers_[peer].shard;
+  const auto waiting = waiting_.find(index);
+  if (waiting == waiting_.end() || waiting->second.front().peer != peer) Fail("a state nobody asked for");
+  const RunTerms& terms = waiting->second.front().greeting.terms;
+  const ShardRange range = RangeOfServer(terms, index);
+  const std::size_t moments = OptimizerRule(terms.optimizer).moments() * range.size;
+  if (header.floats != range.size && header.floats != range.size + moments) {
+    Fail("a state of {} floats for {} parameters", header.floats, range.size);
+  }
+  if (header.steps < 0 || static_cast<std::uint64_t>(header.steps) > kMostUpdates ||
+      header.number > kMostUpdates) {
+    Fail("a state after {} steps and {} updates", header.steps, header.number);
+  }
+  std::vector<float> state(header.floats);
+  ReadFloats(message, state);
+  if (!std::all_of(state.begin(), state.end(), [](float value) { return std::isfinite(value); })) {
+    Fail("a state with values that are not finite");
+  }
+  const std::span<const float> all = state;
+  auto shard = std::make_unique<Shard>(
+      ShardSetup{
+          .identity = terms.Encode(), .optimizer = terms.optimizer, .begin = range.begin, .size = range.size},
+      StorageOf(index), all.first(range.size), all.subspan(range.size), header.number, header.steps);
+  options_.say(fmt::format("shard {} of {}: {} on {}, {} parameters", index, terms.servers, terms.algo,
+                           terms.env, range.size));
+  shards_[index] =
+      std::make_unique<ShardService>(transport_, terms, index, std::move(shard), options_.say, false);
+  const std::vector<Newcomer> newcomers = std::move(waiting->second);
+  waiting_.erase(waiting);
+  for (const Newcomer& newcomer : newcomers) {
+    Guard(newcomer.peer, [&] { Join(newcomer); });
+  }
+}
+
+// A process says that its workers live, whatever they are busy with.
+void ParameterServer::Alive(PeerId peer, const Header& header, Incoming& message) {
+  if (header.floats > 0 || header.doubles > 0 || header.bytes % sizeof(std::uint64_t) != 0 ||
+      header.bytes > 65536) {
+    Fail("a sign of life of {} bytes", header.bytes);
+  }
+  std::vector<std::uint64_t> workers(header.bytes / sizeof(std::uint64_t));
+  message.Read(std::as_writable_bytes(std::span(workers)));
+  const Deadline now = Clock::now();
+  for (const auto& [index, shard] : shards_) {
+    for (const std::uint64_t worker : workers) {
+      shard->Hear(worker, now);
+      if (shard->members().all().contains(worker)) peers_[peer].stranger = false;
+    }
+  }
+}
+
+void ParameterServer::OnClose(PeerId peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return;
+  const int index = found->second.shard;
+  peers_.erase(found);
+  if (const auto shard = shards_.find(index); shard != shards_.end()) shard->second->Disconnect(peer);
+  const auto waiting = waiting_.find(index);
+  if (waiting == waiting_.end()) return;
+  const bool asked = waiting->second.front().peer == peer;
+  std::erase_if(waiting->second, [&](const Newcomer& newcomer) { return newcomer.peer == peer; });
+  if (waiting->second.empty()) {
+    waiting_.erase(waiting);
+  } else if (asked) {
+    Newcomer& next = waiting->second.front();
+    next.since = Clock::now();
+    Guard(next.peer, [&] { AskForState(index); });
+  }
+}
+
+// A disk that fails now is tried again next time.
+Deadline ParameterServer::OnTime(Deadline now) {
+  double lease_s = 1;
+  for (const auto& [index, shard] : shards_) {
+    try {
+      shard->OnTime(now);
+    } catch (const Error& error) {
+      options_.say(fmt::format("shard {}: {}", index, error.what()));
+    } catch (const std::bad_alloc&) {
+      options_.say(fmt::format("shard {}: the server has no memory left", index));
+    }
+    lease_s = std::min(lease_s, shard->terms().lease_s);
+  }
+  TellWaiting(now);
+  for (const auto& [peer, about] : peers_) {
+    if (!about.stranger || now - about.since < kStrangerTime) continue;
+    CloseStranger(peer, fmt::format("no hello came for {} s", kStrangerTime.count()));
+  }
+  return now + Seconds(lease_s / 4);
+}
+
+// Whoever was asked for the state and does not send it makes room for the next.
+void ParameterServer::TellWaiting(Deadline now) {
+  for (const auto& [index, newcomers] : waiting_) {
+    const Newcomer& asked = newcomers.front();
+    for (const Newcomer& newcomer : newcomers) {
+      transport_.Send(newcomer.peer,
+                      MakeMessage({.kind = MessageKind::kWaiting,
+                                   .worker = newcomer.greeting.worker,
+                                   .sequence = newcomer.sequence},
+                                  {}, {},
+                                  fmt::format("shard {} waits for its parameters from the worker at {}",
+                                              index, peers_[asked.peer].address)));
+    }
+    if (now - asked.since > Seconds(asked.greeting.terms.round_s)) {
+      transport_.Close(asked.peer,
+                       fmt::format("{}no parameters came for {} s", kLater, asked.greeting.terms.round_s));
+    }
+  }
+}
+
+}  // namespace trireme

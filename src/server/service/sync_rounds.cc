@@ -1,0 +1,418 @@
+#include "trireme/server/service/sync_rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "trireme/optim/clip.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kRoundNote = "update";  // what the last round gave besides parameters
+constexpr const char* kCollectNote = "collect";
+constexpr const char* kBoundaryNote = "boundary";  // what was brought to the last one that was open
+constexpr std::size_t kMostStatistics = 65536;
+
+// Numbers as the bytes of a note.
+template <class T>
+void Append(std::string& note, std::span<const T> values) {
+  const std::uint64_t count = values.size();
+  note.append(reinterpret_cast<const char*>(&count), sizeof count);
+  if (count > 0) note.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+}
+template <class T>
+std::vector<T> Cut(std::string_view& note) {
+  std::uint64_t count = 0;
+  TRIREME_CHECK(note.size() >= sizeof count);
+  std::memcpy(&count, note.data(), sizeof count);
+  note.remove_prefix(sizeof count);
+  TRIREME_CHECK(note.size() / sizeof(T) >= count);
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), note.data(), count * sizeof(T));
+  note.remove_prefix(count * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+SyncRounds::SyncRounds(ShardService& service, bool recovered)
+    : service_(service),
+      taken_(service.terms_.workers),
+      begun_(!service.shard_->NoteOf(kRoundNote).empty() || !service.shard_->NoteOf(kCollectNote).empty()),
+      round_(service.shard_->params().size(), service.terms_.workers) {
+  // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
+  // again.
+  if (recovered) recovered_ = service.all_back_ + service.lease();
+  std::string_view note = service.shard_->NoteOf(kCollectNote);
+  if (note.empty()) return;
+  next_ = Cut<std::uint64_t>(note).at(0) + 1;
+  last_.doubles = Cut<double>(note);
+  last_.bytes = note;
+}
+
+// -------------------------------------------------------------------------------------------- who takes part
+
+void SyncRounds::Join(Member& member, const Header& request, bool continues, Deadline now) {
+  taken_[member.rank] = true;
+  if (!begun_ || continues) {
+    if (!continues) member.active = true;
+    service_.SendWelcome(member, request, next_);
+    return;
+  }
+  Drop(member);  // what it began before
+  member.active = false;
+  if (first()) {
+    newcomers_[member.id] = request;
+    Advance(now);
+  } else {
+    service_.SendWelcome(member, request, 0);  // waited for from its first push on
+  }
+}
+
+// Gradients that the first server has counted are still added, here and elsewhere.
+void SyncRounds::Drop(const Member& member) {
+  newcomers_.erase(member.id);
+  asking_.erase(member.rank);
+  collect_.erase(member.rank);
+  if (!first()) return;
+  if (!decided_) {
+    round_.Remove(member.rank);
+  } else if (std::none_of(decided_->begin(), decided_->end(), [&](std::uint32_t rank) {
+               const Member* const other = service_.members_.WithRank(static_cast<int>(rank));
+               return other != nullptr && other->id != member.id && other->active;
+             })) {
+    // Nobody is left who could complete the round.
+    for (const std::uint32_t rank : *decided_) round_.Remove(static_cast<int>(rank));
+    decided_.reset();
+  }
+}
+
+std::vector<int> SyncRounds::Missing(const std::function<bool(int)>& has) const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < service_.terms_.workers; ++rank) {
+    const Member* const member = service_.members_.WithRank(rank);
+    if ((!taken_[rank] || (member != nullptr && member->active)) && !has(rank)) missing.push_back(rank);
+  }
+  return missing;
+}
+
+Ranks SyncRounds::Participants() const {
+  Ranks ranks;
+  for (int rank = 0; rank < service_.terms_.workers; ++rank) {
+    const Member* const member = service_.members_.WithRank(rank);
+    if (round_.Has(rank) && member != nullptr && member->active)
+      ranks.push_back(static_cast<std::uint32_t>(rank));
+  }
+  return ranks;
+}
+
+bool SyncRounds::Complete(const std::function<bool(int)>& has, std::size_t present, bool needs_leader,
+                          Deadline begun, Deadline now) {
+  if (present == 0) return false;
+  const std::vector<int> missing = Missing(has);
+  if (missing.empty()) return true;
+  const int leader = service_.members_.leader();
+  if (!recovered_ && static_cast<int>(present) >= service_.terms_.workers - service_.terms_.backup_workers &&
+      (!needs_leader || leader < 0 || has(leader))) {
+    return true;
+  }
+  if (now - begun <= service_.patience()) return false;
+  // Alive, but not to be waited for any longer.
+  for (const int rank : missing) {
+    taken_[rank] = true;
+    if (Member* const member = service_.members_.WithRank(rank)) member->active = false;
+    service_.say_(fmt::format("shard {}: worker {} has not come for {} s and is not waited for",
+                              service_.index_, rank, service_.terms_.round_s));
+  }
+  return true;
+}
+
+// Where every worker waits but not in the same operation, nobody would ever go on: those that are not where
+// the leader is fall behind.
+void SyncRounds::LeaderSetsThePace() {
+  if (asking_.empty() || collect_.empty()) return;
+  for (const auto& [id, member] : service_.members_.all()) {
+    if (member.active && !asking_.contains(member.rank) && !collect_.contains(member.rank)) return;
+  }
+  const auto leave_behind = [&](int rank, const Header& request) {
+    if (Member* const member = service_.members_.WithRank(rank)) SendBehind(*member, request);
+  };
+  if (asking_.contains(service_.members_.leader())) {
+    for (const auto& [rank, part] : collect_) leave_behind(rank, part.request);
+    collect_.clear();
+  } else {
+    for (const auto& [rank, asking] : asking_) leave_behind(rank, asking.request);
+    asking_.clear();
+    round_.Clear();
+    decided_.reset();
+  }
+}
+
+// Whoever comes back later was in an operation that is not theirs any more: its number is skipped.
+void SyncRounds::BeginAnew() {
+  NoteCollected(next_ + 1, last_);
+  next_ += 2;
+}
+
+void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
+  for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
+    Member* const member = service_.members_.Find(worker);
+    if (member == nullptr) continue;
+    member->active = true;
+    service_.SendWelcome(*member, request, next_, state, flags);
+  }
+}
+
+void SyncRounds::SendBehind(Member& member, const Header& request) {
+  member.active = false;
+  service_.SendParams(member, request, kBehind);
+}
+
+void SyncRounds::Advance(Deadline now) {
+  if (recovered_ && now >= *recovered_) {
+    if (begun_) taken_.assign(taken_.size(), true);
+    recovered_.reset();
+  }
+  LeaderSetsThePace();
+  AdvanceRound(now);
+  const auto has = [&](int rank) { return collect_.contains(rank); };
+  if (Complete(has, collect_.size(), true, collect_begun_, now)) CompleteCollect();
+  // Nobody is left to announce a boundary: the newcomers begin among themselves.
+  // Nor does anybody when the run has ended, which the welcome says.
+  const bool alone = !recovered_ && !service_.members_.AnyActive();
+  if (newcomers_.empty() || !(alone || service_.finished())) return;
+  if (alone) BeginAnew();
+  AdmitNewcomers(service_.shard_->NoteOf(kBoundaryNote), 0);
+}
+
+void SyncRounds::TellWaiting(Deadline now) {
+  const auto text = [&](const std::string& what, const std::function<bool(int)>& has) {
+    std::string who;
+    for (const int rank : Missing(has)) {
+      const Member* const member = service_.members_.WithRank(rank);
+      who += fmt::format("{}worker {} ({})", who.empty() ? "" : ", ", rank,
+                         member == nullptr
+                             ? std::string("not there")
+                             : fmt::format("heard {:.1f} s ago",
+                                           std::chrono::duration<double>(now - member->heard).count()));
+    }
+    return fmt::format("{} waits for {}", what, who.empty() ? "another worker to complete it" : who);
+  };
+  const auto tell = [&](int rank, const Header& request, const std::string& waits) {
+    if (const Member* const member = service_.members_.WithRank(rank))
+      service_.SendWaiting(*member, request, waits);
+  };
+  const std::string round =
+      text(fmt::format("round {}", version()), [&](int rank) { return round_.Has(rank); });
+  for (const auto& [rank, asking] : asking_) tell(rank, asking.request, round);
+  const std::string operation =
+      text(fmt::format("operation {}", next_), [&](int rank) { return collect_.contains(rank); });
+  for (const auto& [rank, part] : collect_) tell(rank, part.request, operation);
+  for (const auto& [worker, request] : newcomers_) {
+    if (const Member* const member = service_.members_.Find(worker)) {
+      service_.SendWaiting(*member, request, "a newcomer joins when the others have ended their iteration");
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------- rounds of gradients
+
+bool SyncRounds::BelongsToRound(Member& member, const Header& request) {
+  if (request.version > version()) {
+    Fail(
+        "a request for version {} of the parameters, where this server has {}: it has lost updates, or "
+        "serves another "
+        "run",
+        request.version, version());
+  }
+  if (request.version + 1 == version() && begun_) {
+    AnswerRound(member, request);
+    return false;
+  }
+  // The first server brings workers in; elsewhere they are in with their first push.
+  if (request.version != version() || (first() && !member.active)) {
+    SendBehind(member, request);
+    return false;
+  }
+  member.active = true;
+  return true;
+}
+
+void SyncRounds::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
+  const std::size_t size = service_.shard_->params().size();
+  if (request.floats < size || request.floats > size + kMostStatistics) {
+    Fail("a push of {} floats for {} parameters", request.floats, size);
+  }
+  AlignedBuffer<float> gradient(request.floats, AlignedBuffer<float>::kUninitialised);
+  service_.ReadGradient(request, message, gradient.span());
+  if (!BelongsToRound(member, request)) return;
+  // One that is repeated brings the same values, which may be part of a sum already.
+  if (!round_.Has(member.rank) || !decided_) round_.Add(member.rank, request, std::move(gradient), now);
+  asking_[member.rank] = {request, {}, now};
+  Advance(now);
+}
+
+void SyncRounds::AskNorms(Member& member, const Header& request, Incoming& message, Deadline now) {
+  const Ranks ranks = DecodeRanks(ReadText(message, request));
+  if (!BelongsToRound(member, request)) return;
+  if (!round_.Has(member.rank)) return SendBehind(member, request);
+  asking_[member.rank] = {request, ranks, now};
+  Advance(now);
+}
+
+void SyncRounds::Commit(Member& member, const Header& request, Incoming& message, Deadline now) {
+  const Ranks ranks = DecodeRanks(ReadText(message, request));
+  if (!(request.clip > 0 && request.clip <= 1)) Fail("a scale of {}", request.clip);
+  if (!BelongsToRound(member, request)) return;
+  if (!round_.Has(member.rank)) return SendBehind(member, request);
+  asking_[member.rank] = {request, ranks, now};
+  const bool known = first() ? decided_ == ranks : !ranks.empty() && round_.Present(ranks) == ranks;
+  if (known) ApplyRound(ranks, request.clip);
+  Advance(now);
+}
+
+void SyncRounds::AdvanceRound(Deadline now) {
+  if (asking_.empty()) return;
+  const Ranks participants = Participants();
+  const auto has = [&](int rank) { return round_.Has(rank); };
+  const bool complete = !decided_ && Complete(has, participants.size(), false, round_.begun(), now);
+  if (first() && complete) decided_ = participants;
+  if (first() && !decided_) return;
+  if (service_.terms_.servers == 1) {
+    const GradientRound::Sum& sum = round_.SumOf(*decided_);
+    const double clip = round_.RequestOf(static_cast<int>(decided_->front())).clip;
+    return ApplyRound(*decided_, ClipScale(sum.norm(), clip));
+  }
+  for (const auto& [rank, asking] : std::map(asking_)) {
+    Ranks ranks = first() ? *decided_ : asking.ranks.empty() ? participants : asking.ranks;
+    if (first() && !std::binary_search(ranks.begin(), ranks.end(), static_cast<std::uint32_t>(rank)))
+      continue;
+    if (!first() && asking.ranks.empty() && !complete) continue;
+    if (const Ranks present = round_.Present(ranks); present != ranks) {
+      // Those who gave their gradient to the first server alone have died, or will be heard of soon.
+      if (now - asking.since <= service_.lease()) continue;
+      ranks = present.empty() ? participants : present;
+    }
+    if (ranks.empty()) continue;
+    SendNorms(*service_.members_.WithRank(rank), asking.request, ranks);
+    if (round_.empty()) return;  // it was refused
+  }
+}
+
+void SyncRounds::SendNorms(const Member& member, const Header& request, const Ranks& ranks) {
+  const GradientRound::Sum& sum = round_.SumOf(ranks);
+  if (!std::isfinite(sum.norm())) return RefuseRound();
+  asking_.erase(member.rank);
+  service_.Send(member, MakeMessage(service_.AnswerTo(request, MessageKind::kNorms), {}, sum.squares,
+                                    EncodeRanks(ranks)));
+}
+
+void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
+  const GradientRound::Sum& sum = round_.SumOf(ranks);
+  if (!std::isfinite(sum.norm())) return RefuseRound();
+  const Header& rule = round_.RequestOf(static_cast<int>(ranks.front()));
+  ShardUpdate update{.worker = 0,
+                     .sequence = version() + 1,
+                     .scale = static_cast<float>(scale),
+                     .learning_rate = rule.learning_rate,
+                     .special = {rule.special_begin, rule.special_end, rule.special_rate}};
+  for (const std::uint32_t rank : ranks) update.steps += round_.RequestOf(static_cast<int>(rank)).steps;
+  const std::size_t size = service_.shard_->params().size();
+  std::string note;
+  Append<float>(note, sum.values.span().subspan(size));
+  Append<double>(note, sum.squares);
+  note += EncodeRanks(ranks);
+  service_.Apply(update, sum.values.span().first(size), note);
+  begun_ = true;
+  round_.Clear();
+  decided_.reset();
+  for (const auto& [rank, asking] : std::exchange(asking_, {})) {
+    if (Member* const member = service_.members_.WithRank(rank)) AnswerRound(*member, asking.request);
+  }
+}
+
+// What the last round gave.
+void SyncRounds::AnswerRound(Member& member, const Header& request) {
+  std::string_view note = service_.shard_->NoteOf(kRoundNote);
+  if (note.empty()) return SendBehind(member, request);
+  const std::vector<float> extras = Cut<float>(note);
+  const std::vector<double> squares = Cut<double>(note);
+  service_.SendParams(member, request, 0, extras, squares, note);
+}
+
+void SyncRounds::RefuseRound() {
+  for (const auto& [rank, asking] : std::exchange(asking_, {})) {
+    const Member* const member = service_.members_.WithRank(rank);
+    if (member == nullptr || !member->peer) continue;
+    service_.transport_.Close(
+        *member->peer,
+        fmt::format("the gradients of round {} add up to something that is not finite: training "
+                    "has diverged, a smaller learning rate may help",
+                    version()));
+  }
+  round_.Clear();
+  decided_.reset();
+}
+
+// ------------------------------------------------------------------------------------- collective operations
+
+void SyncRounds::Collect(Member& member, const Header& request, Incoming& message, Deadline now) {
+  const auto operation = static_cast<Collective>(request.operation);
+  if (request.floats > 0 || (operation != Collective::kSum && operation != Collective::kFirst &&
+                             operation != Collective::kGather)) {
+    Fail("an operation of kind {}", request.operation);
+  }
+  CollectPart part{request, ReadDoubles(message, request), ReadText(message, request)};
+  if (request.number > next_) {
+    Fail("operation {}, where this server is at {}: it has lost what was done, or serves another run",
+         request.number, next_);
+  }
+  if (request.number + 1 == next_) return AnswerCollect(member, request);
+  if (request.number != next_ || !member.active) return SendBehind(member, request);
+  if (!collect_.empty()) {
+    const CollectPart& other = collect_.begin()->second;
+    if (other.request.operation != request.operation || other.doubles.size() != part.doubles.size()) {
+      Fail("operation {}: the workers do different things", request.number);
+    }
+  } else {
+    collect_begun_ = now;
+  }
+  collect_.insert_or_assign(member.rank, std::move(part));
+  Advance(now);
+}
+
+void SyncRounds::CompleteCollect() {
+  const int leader = service_.members_.leader();
+  const int root = collect_.contains(leader) ? leader : collect_.begin()->first;
+  const Header request = collect_.at(root).request;
+  Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
+  NoteCollected(next_, result);
+  begun_ = true;
+  last_ = std::move(result);
+  ++next_;
+  for (const auto& [rank, part] : std::exchange(collect_, {})) {
+    if (const Member* const member = service_.members_.WithRank(rank)) AnswerCollect(*member, part.request);
+  }
+  if (!(request.flags & kBoundary)) return;
+  service_.Note(kBoundaryNote, last_.bytes);
+  AdmitNewcomers(last_.bytes, kBoundary);
+}
+
+void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {
+  std::string note;
+  Append<std::uint64_t>(note, std::span(&number, 1));
+  Append<double>(note, result.doubles);
+  note += result.bytes;
+  service_.Note(kCollectNote, note);
+}
+
+// Gathered bytes are for the leader alone.
+void SyncRounds::AnswerCollect(const Member& member, const Header& request) {
+  const bool gathers = request.operation == static_cast<std::uint32_t>(Collective::kGather);
+  const bool gets_bytes = !gathers || member.rank == service_.members_.leader();
+  service_.Send(member, MakeMessage(service_.AnswerTo(request, MessageKind::kCollected), {}, last_.doubles,
+                                    gets_bytes ? last_.bytes : std::string_view()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+// Workers in step, on one server: rounds of gradients, and on the first server the collective operations.
+//
+// A round of gradients belongs to a version of the parameters. An operation is complete when every worker
+// that takes part has brought its share; it does without those that were given up, and without the `backup`
+// slowest. The gradients are then added, the update is applied and everybody gets the new parameters.
+//
+// Where several servers hold parts of the parameters, the first one decides whose gradients make the round.
+// Each server gives the workers the sums of squares of its part (kNorms) and says of whom; a worker that was
+// told of others asks again for those that the first server named (kAskNorms), then comes back with the scale
+// that all parts together give (kCommit). The first to do so completes the round.
+//
+// What a round and an operation gave is noted in the shard, so that a worker whose answer was lost gets the
+// same one again, even from a restarted server. Whoever is further behind is told so (kBehind), and waits for
+// the next boundary, as a newcomer does.
+//
+// What the leader brings to a boundary at which others may enter is noted too. When all workers are gone,
+// those who come then go on from there.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/server/in_step.h"
+#include "trireme/server/service/shard_service.h"
+
+namespace trireme {
+
+class SyncRounds {
+ public:
+  explicit SyncRounds(ShardService& service, bool recovered);
+
+  // Whether those who took part before a restart may still come back: newcomers must not take their places.
+  bool recovering() const { return recovered_.has_value(); }
+  // `continues`: it comes back after a broken stream and is not to be brought in at a boundary.
+  void Join(Member& member, const Header& request, bool continues, Deadline now);
+  void Push(Member& member, const Header& request, Incoming& message, Deadline now);
+  void AskNorms(Member& member, const Header& request, Incoming& message, Deadline now);
+  void Commit(Member& member, const Header& request, Incoming& message, Deadline now);
+  void Collect(Member& member, const Header& request, Incoming& message, Deadline now);
+  // A worker has left or was given up.
+  void Drop(const Member& member);
+  // Completes what can be completed.
+  void Advance(Deadline now);
+  // Tells everyone who waits for whom.
+  void TellWaiting(Deadline now);
+
+ private:
+  // A request that belongs to the round and has no answer yet.
+  struct Asking {
+    Header request;
+    Ranks ranks;  // whose gradients are to be added; empty: whoever takes part
+    Deadline since;
+  };
+
+  bool first() const { return service_.index_ == 0; }
+  std::uint64_t version() const { return service_.shard_->version(); }
+  // Ranks that an operation has to wait for: active members, and places that nobody has taken yet, so that a
+  // run starts with all of its workers.
+  std::vector<int> Missing(const std::function<bool(int)>& has) const;
+  // Ranks whose gradients are there and which take part.
+  Ranks Participants() const;
+  // Whether what was begun then waits for nobody any longer.
+  bool Complete(const std::function<bool(int)>& has, std::size_t present, bool needs_leader, Deadline begun,
+                Deadline now);
+
+  // Whether the worker is where the round is. Answers it if not.
+  bool BelongsToRound(Member& member, const Header& request);
+  void AdvanceRound(Deadline now);
+  void SendNorms(const Member& member, const Header& request, const Ranks& ranks);
+  void ApplyRound(const Ranks& ranks, double scale);
+  void AnswerRound(Member& member, const Header& request);
+  void RefuseRound();
+  void CompleteCollect();
+  void NoteCollected(std::uint64_t number, const Collected& result);
+  void BeginAnew();
+  void AnswerCollect(const Member& member, const Header& request);
+  // `flags`: kBoundary, if `state` is of this moment.
+  void AdmitNewcomers(std::string_view state, std::uint32_t flags);
+  void LeaderSetsThePace();
+  void SendBehind(Member& member, const Header& request);
+
+  ShardService& service_;
+  std::vector<bool> taken_;            // places that were ever taken, or are not waited for any longer
+  std::optional<Deadline> recovered_;  // a restarted server waits until then for its workers to come back
+  bool begun_;                         // something has been completed: newcomers wait for a boundary
+
+  GradientRound round_;
+  std::map<int, Asking> asking_;        // by rank
+  std::optional<Ranks> decided_;        // on the first server: who makes the round, once it has told
+  std::map<int, CollectPart> collect_;  // the operation under way, by rank
+  Deadline collect_begun_;
+  std::uint64_t next_ = 0;                     // its number
+  Collected last_;                             // result of the one before
+  std::map<std::uint64_t, Header> newcomers_;  // by worker
+};
+
+}  // namespace trireme
