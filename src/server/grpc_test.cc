@@ -43,7 +43,7 @@ TEST_F(OverGrpc, InStepEqualsAllReduceBitForBit) {
   });
   Start(2);
   OnThreads(2, [&](int i) {
-    const Pulse pulse(Places(), {i + 1u}, terms.lease_s);
+    const Heartbeat heartbeat(Places(), {i + 1u}, terms.lease_s);
     ServerSession session(Places(), terms, i + 1);
     session.Offer(Initial(terms));
     ServerCommunicator comm(session);
@@ -64,7 +64,7 @@ TEST_F(OverGrpc, AsynchronousWorkersAreAllCounted) {
   const RunTerms terms = TestTerms(Pace::kAsync, 1, 2);
   Start(2);
   OnThreads(3, [&](int i) {
-    const Pulse pulse(Places(), {i + 1u}, terms.lease_s);
+    const Heartbeat heartbeat(Places(), {i + 1u}, terms.lease_s);
     ServerSession session(Places(), terms, i + 1);
     session.Offer(Initial(terms));
     const auto store = MakeAsyncServerStore(session, true);

@@ -68,12 +68,12 @@ Ranks DecodeRanks(std::string_view encoded) {
 }
 
 void GradientRound::Add(int rank, const Header& request, AlignedBuffer<float> gradient, Deadline now) {
-  if (parts_.empty()) begun_ = now;
-  if (!parts_.empty() && parts_.begin()->second.gradient.size() != gradient.size()) {
+  if (inputs_.empty()) begun_ = now;
+  if (!inputs_.empty() && inputs_.begin()->second.gradient.size() != gradient.size()) {
     Fail("a push with {} statistics behind its gradient, where others have {}", gradient.size() - params_,
-         parts_.begin()->second.gradient.size() - params_);
+         inputs_.begin()->second.gradient.size() - params_);
   }
-  parts_.insert_or_assign(rank, Part{request, std::move(gradient)});
+  inputs_.insert_or_assign(rank, Input{request, std::move(gradient)});
   sum_.ranks.clear();
 }
 
@@ -90,8 +90,8 @@ const GradientRound::Sum& GradientRound::SumOf(const Ranks& ranks) {
   if (sum_.ranks == ranks) return sum_;
   std::vector<const float*> operands;
   for (const std::uint32_t rank : ranks)
-    operands.push_back(parts_.at(static_cast<int>(rank)).gradient.data());
-  const std::size_t size = parts_.begin()->second.gradient.size();
+    operands.push_back(inputs_.at(static_cast<int>(rank)).gradient.data());
+  const std::size_t size = inputs_.begin()->second.gradient.size();
   if (sum_.values.size() != size) sum_.values = AlignedBuffer<float>(size);
   TreeSum(operands, sum_.values.span());
   const int present = static_cast<int>(ranks.size());
@@ -110,43 +110,43 @@ double GradientRound::Sum::norm() const {
   return std::sqrt(sum);
 }
 
-Collected Combine(const std::map<int, CollectPart>& parts, Collective operation, int root) {
-  if (operation == Collective::kGather) return {{}, EncodeGathered(parts)};
-  const CollectPart& of_root = parts.at(root);
+Collected Combine(const std::map<int, CollectInput>& inputs, Collective operation, int root) {
+  if (operation == Collective::kGather) return {{}, EncodeGathered(inputs)};
+  const CollectInput& of_root = inputs.at(root);
   if (operation == Collective::kFirst) return {of_root.doubles, of_root.bytes};
   std::vector<const double*> operands;
-  operands.reserve(parts.size());
-  for (const auto& [rank, part] : parts) operands.push_back(part.doubles.data());
+  operands.reserve(inputs.size());
+  for (const auto& [rank, input] : inputs) operands.push_back(input.doubles.data());
   Collected sum{std::vector<double>(of_root.doubles.size()), {}};
   TreeSum(operands, std::span(sum.doubles));
   return sum;
 }
 
-std::string EncodeGathered(const std::map<int, CollectPart>& parts) {
+std::string EncodeGathered(const std::map<int, CollectInput>& inputs) {
   std::string encoded;
   const auto append = [&](std::uint64_t value) {
     encoded.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
-  for (const auto& [rank, part] : parts) {
+  for (const auto& [rank, input] : inputs) {
     append(static_cast<std::uint64_t>(rank));
-    append(part.bytes.size());
-    encoded += part.bytes;
+    append(input.bytes.size());
+    encoded += input.bytes;
   }
   return encoded;
 }
 
 std::map<int, std::string> DecodeGathered(std::string_view encoded) {
-  std::map<int, std::string> parts;
+  std::map<int, std::string> inputs;
   while (!encoded.empty()) {
     std::uint64_t head[2];
     if (encoded.size() < sizeof head) Fail("a gathered message is cut off");
     std::memcpy(head, encoded.data(), sizeof head);
     encoded.remove_prefix(sizeof head);
     if (head[0] >= kMostWorkers || head[1] > encoded.size()) Fail("a gathered message is damaged");
-    parts[static_cast<int>(head[0])] = encoded.substr(0, head[1]);
+    inputs[static_cast<int>(head[0])] = encoded.substr(0, head[1]);
     encoded.remove_prefix(head[1]);
   }
-  return parts;
+  return inputs;
 }
 
 }  // namespace trireme

@@ -26,13 +26,13 @@ class GradientRound {
 
   // Throws Error if others have brought another number of statistics.
   void Add(int rank, const Header& request, AlignedBuffer<float> gradient, Deadline now);
-  void Remove(int rank) { parts_.erase(rank); }
-  void Clear() { parts_.clear(); }
+  void Remove(int rank) { inputs_.erase(rank); }
+  void Clear() { inputs_.clear(); }
 
-  bool empty() const { return parts_.empty(); }
-  bool Has(int rank) const { return parts_.contains(rank); }
+  bool empty() const { return inputs_.empty(); }
+  bool Has(int rank) const { return inputs_.contains(rank); }
   Ranks Present(const Ranks& among) const;
-  const Header& RequestOf(int rank) const { return parts_.at(rank).request; }
+  const Header& RequestOf(int rank) const { return inputs_.at(rank).request; }
   Deadline begun() const { return begun_; }  // when its first gradient came
 
   // The gradients of these ranks, which are there, added up: as a tree over them, adjacent pairs first, like
@@ -46,19 +46,19 @@ class GradientRound {
   const Sum& SumOf(const Ranks& ranks);
 
  private:
-  struct Part {
+  struct Input {
     Header request;
     AlignedBuffer<float> gradient;
   };
   std::size_t params_;
   int workers_;
-  std::map<int, Part> parts_;  // by rank
+  std::map<int, Input> inputs_;  // by rank
   Deadline begun_;
   Sum sum_;
 };
 
 // What a worker brought to a collective operation.
-struct CollectPart {
+struct CollectInput {
   Header request;
   std::vector<double> doubles;
   std::string bytes;
@@ -68,10 +68,10 @@ struct Collected {
   std::vector<double> doubles;
   std::string bytes;
 };
-Collected Combine(const std::map<int, CollectPart>& parts, Collective operation, int root);
+Collected Combine(const std::map<int, CollectInput>& inputs, Collective operation, int root);
 
 // The bytes of all ranks, each with its rank and length.
-std::string EncodeGathered(const std::map<int, CollectPart>& parts);
+std::string EncodeGathered(const std::map<int, CollectInput>& inputs);
 // Throws Error.
 std::map<int, std::string> DecodeGathered(std::string_view encoded);
 

@@ -90,7 +90,7 @@ void RunTerms::CheckEqual(const RunTerms& theirs) const {
   }
 }
 
-ShardRange RangeOfServer(const RunTerms& terms, int index) {
+PartRange RangeOfServer(const RunTerms& terms, int index) {
   const std::size_t blocks = NormBlocks(terms.params);
   const auto start = [&](std::size_t i) {
     return std::min<std::size_t>(terms.params, blocks * i / terms.servers * kNormBlock);

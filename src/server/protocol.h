@@ -159,10 +159,10 @@ struct RunTerms {
 
 // The part of server `index`: [begin, begin + size) of all parameters. Parts begin at blocks of the norm, so
 // that the servers' sums of squares make that of the whole.
-struct ShardRange {
+struct PartRange {
   std::size_t begin = 0, size = 0;
 };
-ShardRange RangeOfServer(const RunTerms& terms, int index);
+PartRange RangeOfServer(const RunTerms& terms, int index);
 
 // What a worker says of itself: the bytes of kHello.
 struct Greeting {

@@ -122,7 +122,7 @@ TEST(Protocol, PartsOfServersCoverAllParameters) {
       terms.servers = servers;
       std::size_t end = 0;
       for (int i = 0; i < servers; ++i) {
-        const ShardRange range = RangeOfServer(terms, i);
+        const PartRange range = RangeOfServer(terms, i);
         EXPECT_EQ(range.begin, end);
         EXPECT_TRUE(range.begin % kNormBlock == 0 || range.size == 0);
         end += range.size;
@@ -139,10 +139,10 @@ TEST(Protocol, RanksAndGatheredBytes) {
   EXPECT_THROW(DecodeRanks(EncodeRanks({4, 3})), Error);
   EXPECT_THROW(DecodeRanks(EncodeRanks({1024})), Error);
 
-  std::map<int, CollectPart> parts;
-  parts[1].bytes = "one";
-  parts[5].bytes = std::string("\0x", 2);
-  const std::string encoded = EncodeGathered(parts);
+  std::map<int, CollectInput> inputs;
+  inputs[1].bytes = "one";
+  inputs[5].bytes = std::string("\0x", 2);
+  const std::string encoded = EncodeGathered(inputs);
   EXPECT_EQ(DecodeGathered(encoded), (std::map<int, std::string>{{1, "one"}, {5, std::string("\0x", 2)}}));
   for (std::size_t size = 1; size < encoded.size(); ++size) {
     try {

@@ -17,7 +17,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/rpc/memory_transport.h"
 #include "trireme/rpc/test_util.h"
-#include "trireme/server/client/pulse.h"
+#include "trireme/server/client/heartbeat.h"
 #include "trireme/server/client/server_communicator.h"
 #include "trireme/server/client/server_store.h"
 #include "trireme/server/service/parameter_server.h"
@@ -227,30 +227,31 @@ class TestWorker {
       : TestWorker(cluster, cluster.terms, id, overlap, patience_s) {}
   TestWorker(TestCluster& cluster, const RunTerms& terms, std::uint64_t id, bool overlap, double patience_s)
       : wire(cluster.network),
-        pulse_wire(cluster.network),
+        heartbeat_wire(cluster.network),
         session(cluster.Places(wire, patience_s), terms, id),
         comm(session),
         store(terms.pace == Pace::kSync ? MakeSyncServerStore(session, comm)
                                         : MakeAsyncServerStore(session, overlap)),
-        pulse(std::make_unique<Pulse>(cluster.Places(pulse_wire), std::vector{id}, terms.lease_s)) {
+        heartbeat(
+            std::make_unique<Heartbeat>(cluster.Places(heartbeat_wire), std::vector{id}, terms.lease_s)) {
     session.Offer(Initial(terms));
   }
 
   // Dies without a word.
   void Die() {
     wire.Freeze();
-    pulse_wire.Freeze();
+    heartbeat_wire.Freeze();
   }
   void Revive() {
     wire.Thaw();
-    pulse_wire.Thaw();
+    heartbeat_wire.Thaw();
   }
 
-  Wire wire, pulse_wire;
+  Wire wire, heartbeat_wire;
   ServerSession session;
   ServerCommunicator comm;
   std::unique_ptr<ServerStore> store;
-  std::unique_ptr<Pulse> pulse;
+  std::unique_ptr<Heartbeat> heartbeat;
 };
 
 // Runs `body` on a thread for each of `count`, and waits. What a body throws fails the test.

@@ -65,14 +65,14 @@ ServerGroup::ServerGroup(const RunSettings& settings, const Network& network, co
          kNormBlock);
   }
   for (int worker = 0; worker < settings.run.workers; ++worker) ids.push_back(DrawId());
-  pulse = std::make_unique<Pulse>(places, ids, terms.lease_s);
+  heartbeat = std::make_unique<Heartbeat>(places, ids, terms.lease_s);
   if (options.audit) audit = folder.path();
 }
 
 // The checkpoint has what they had; their logs have room for much more.
 ServerGroup::~ServerGroup() {
   if (!local) return;
-  pulse.reset();
+  heartbeat.reset();
   local.reset();
   std::error_code ignored;
   if (audit.empty()) std::filesystem::remove_all(local_folder, ignored);

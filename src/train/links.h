@@ -10,8 +10,8 @@
 #include "trireme/comm/hybrid_communicator.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/nn/network.h"
+#include "trireme/server/client/heartbeat.h"
 #include "trireme/server/client/local_servers.h"
-#include "trireme/server/client/pulse.h"
 #include "trireme/server/client/server_communicator.h"
 #include "trireme/server/client/server_store.h"
 #include "trireme/store/shared_store.h"
@@ -37,11 +37,11 @@ struct ServerGroup {
   std::function<void(const std::string&)> say;
   std::vector<ServerPlace> places;
   RunTerms terms;
-  std::vector<std::uint64_t> ids;   // of the workers of this process
-  std::unique_ptr<Pulse> pulse;     // for all of them
-  std::filesystem::path audit;      // a folder; empty: none
-  std::atomic<int> first_rank{-1};  // of the first thread, the one that may lead
-  std::atomic<int> joined{0};       // threads join in their order, so that ranks follow it
+  std::vector<std::uint64_t> ids;        // of the workers of this process
+  std::unique_ptr<Heartbeat> heartbeat;  // for all of them
+  std::filesystem::path audit;           // a folder; empty: none
+  std::atomic<int> first_rank{-1};       // of the first thread, the one that may lead
+  std::atomic<int> joined{0};            // threads join in their order, so that ranks follow it
 };
 
 // What the workers of one process share. `processes`: see TrainOptions; only the first thread uses it.

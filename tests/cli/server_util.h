@@ -11,7 +11,7 @@ namespace trireme::testing {
 
 class ServerCliTest : public CliTest {
  protected:
-  // Starts a server that listens on a socket of its own and keeps its shards, and what it says.
+  // Starts a server that listens on a socket of its own and keeps its parts, and what it says.
   std::unique_ptr<Process> StartServer(const std::string& name, const Args& more = {}) {
     const Args command = Args{"server", "--listen", Address(name), "--dir", Path(name)} + more;
     auto server = std::make_unique<Process>(

@@ -83,7 +83,7 @@ class Stage {
         break;
     }
     transport_.Pump(*listener_, *server_, now_);
-    for (Client& each : clients_) Hear(each);
+    for (Client& each : clients_) ReadAnswers(each);
   }
 
  private:
@@ -106,7 +106,7 @@ class Stage {
     Open(client);
     client.stream->Send(message, Deadline::min());
   }
-  void Hear(Client& client) {
+  void ReadAnswers(Client& client) {
     if (!client.stream) return;
     while (Incoming* const message = client.stream->Receive(Deadline::min())) {
       const Header answer = ReadHeader(*message);

@@ -13,7 +13,7 @@ namespace trireme {
 class LocalServers {
  public:
   // Starts `count` processes of this program (`trireme server`) and waits until they listen. Each keeps its
-  // shards below `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
+  // parts below `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
   LocalServers(int count, const std::filesystem::path& folder, bool audit,
                std::function<void(const std::string&)> say);
   // Ends them.

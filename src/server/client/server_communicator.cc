@@ -17,7 +17,7 @@ std::string ServerCommunicator::Collect(Collective operation, std::uint32_t flag
   link.Ask(header, MakeMessage(header, {}, values, bytes));
   Header answer;
   Incoming& message = link.Answer(answer);
-  session_.Hear(0, answer);
+  session_.OnAnswer(0, answer);
   if (answer.flags & kBehind) throw FellBehind("the other workers are further");
   if (answer.kind != MessageKind::kCollected ||
       answer.doubles != (operation == Collective::kGather ? 0 : values.size())) {

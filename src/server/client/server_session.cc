@@ -27,7 +27,7 @@ void ServerSession::Offer(std::span<const float> params, const std::vector<std::
 }
 
 Outgoing ServerSession::StateMessage(int server) const {
-  const ShardRange part = range(server);
+  const PartRange part = range(server);
   std::vector<float> state(params_.begin() + part.begin, params_.begin() + part.begin + part.size);
   for (const AlignedBuffer<float>& moment : offered_moments_) {
     state.insert(state.end(), moment.begin() + part.begin, moment.begin() + part.begin + part.size);
@@ -45,10 +45,10 @@ ServerSession::Entry ServerSession::Join() {
   for (int server = 0; server < servers(); ++server) {
     const Greeting greeting{
         .worker = id_, .rank = rank(), .candidate = candidate_, .server = server, .terms = terms_};
-    const ShardRange part = range(server);
+    const PartRange part = range(server);
     const Welcome welcome = links_[server]->Join(greeting, params_.span().subspan(part.begin, part.size));
     versions_[server] = welcome.header.version;
-    Hear(server, welcome.header);
+    OnAnswer(server, welcome.header);
     if (server == 0) {
       next_operation_ = welcome.header.number;
       entry = {(welcome.header.flags & kBoundary) != 0, welcome.state};
@@ -66,7 +66,7 @@ void ServerSession::Leave() {
   }
 }
 
-void ServerSession::Hear(int server, const Header& answer) {
+void ServerSession::OnAnswer(int server, const Header& answer) {
   if (server != 0) return;
   steps_ = answer.steps;
   leader_ = answer.leader;
@@ -75,8 +75,8 @@ void ServerSession::Hear(int server, const Header& answer) {
 }
 
 void ServerSession::Take(int server, const Header& answer, Incoming& message, std::vector<float>* extras) {
-  const ShardRange part = range(server);
-  Hear(server, answer);
+  const PartRange part = range(server);
+  OnAnswer(server, answer);
   if (answer.flags & kBehind) throw FellBehind("the other workers are further");
   versions_[server] = answer.version;
   if (answer.kind != MessageKind::kParams || answer.floats < part.size) {
@@ -115,7 +115,7 @@ void ServerSession::Finish() {
     links_[server]->Ask(header, MakeMessage(header));
     Header answer;
     links_[server]->Answer(answer);
-    Hear(server, answer);
+    OnAnswer(server, answer);
   }
 }
 
@@ -126,7 +126,7 @@ void ServerSession::Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint6
     links_[server]->Ask(header, MakeMessage(header));
     Header answer;
     Incoming& message = links_[server]->Answer(answer);
-    const ShardRange part = range(server);
+    const PartRange part = range(server);
     if (answer.kind != MessageKind::kState || answer.floats != part.size * (1 + moments.size())) {
       Fail("server {} answered a request for its state with {} floats", links_[server]->address(),
            answer.floats);

@@ -60,7 +60,7 @@ class ServerSession {
   int rank() const { return links_[0]->rank(); }
   int servers() const { return static_cast<int>(links_.size()); }
   ServerLink& link(int server) { return *links_[server]; }
-  ShardRange range(int server) const { return RangeOfServer(terms_, server); }
+  PartRange range(int server) const { return RangeOfServer(terms_, server); }
 
   std::span<float> params() { return params_.span(); }
   std::span<const float> params() const { return params_.span(); }
@@ -76,7 +76,7 @@ class ServerSession {
   void Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint64_t& updates);
 
   // Takes over what an answer of the first server says of the run.
-  void Hear(int server, const Header& answer);
+  void OnAnswer(int server, const Header& answer);
   // And its parameters. Throws FellBehind. `extras` takes the floats behind the parameters.
   void Take(int server, const Header& answer, Incoming& message, std::vector<float>* extras = nullptr);
 

@@ -20,7 +20,7 @@ std::vector<AlignedBuffer<float>> MakeMoments(const ServerSession& session) {
 }
 
 // The part of `gradient` that belongs to a server, and `extras`, as a push.
-Outgoing PushMessage(Header& header, ShardRange part, std::span<const float> gradient,
+Outgoing PushMessage(Header& header, PartRange part, std::span<const float> gradient,
                      std::span<const float> extras, const UpdateRule& rule) {
   header.learning_rate = rule.learning_rate;
   header.special_rate = rule.special.learning_rate;

@@ -105,7 +105,7 @@ TEST(Ssp, AWorkerThatHangsIsNotWaitedForBeyondTheRound) {
   RunTerms terms = Terms(0);
   terms.round_s = 0.5;
   TestCluster cluster(terms);
-  TestWorker hung(cluster, 1), alive(cluster, 2);  // both have a pulse
+  TestWorker hung(cluster, 1), alive(cluster, 2);  // both have a heartbeat
   hung.session.Join();
   alive.session.Join();
   for (int step = 0; step < 3; ++step) PushOnce(alive, step);

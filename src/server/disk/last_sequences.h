@@ -17,7 +17,7 @@ class LastSequences {
   static constexpr std::size_t kMost = 4096;
   struct Entry {
     std::uint64_t worker = 0, sequence = 0;
-    std::uint64_t version = 0;  // of the shard after the update
+    std::uint64_t version = 0;  // of the part after the update
   };
 
   LastSequences() { entries_.reserve(kMost + 1); }

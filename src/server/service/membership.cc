@@ -39,7 +39,7 @@ Member* Membership::Find(std::uint64_t id) {
   return found == members_.end() ? nullptr : &found->second;
 }
 
-void Membership::Hear(std::uint64_t id, Deadline now) {
+void Membership::RenewLease(std::uint64_t id, Deadline now) {
   if (Member* const member = Find(id)) member->heard = now;
 }
 

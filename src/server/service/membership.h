@@ -38,7 +38,7 @@ class Membership {
   Member& Join(std::uint64_t id, int rank, PeerId peer, Deadline now);
   Member* Find(std::uint64_t id);
   void Leave(std::uint64_t id) { members_.erase(id); }
-  void Hear(std::uint64_t id, Deadline now);
+  void RenewLease(std::uint64_t id, Deadline now);
   // The stream is gone; its worker stays a member until its lease ends.
   void Disconnect(PeerId peer);
   // Puts out those whose lease has ended and returns them. To be called several times per lease: a longer

@@ -23,7 +23,7 @@ TEST(Membership, WhoeverIsSilentForALeaseIsPutOut) {
   members.Join(1, -1, 1, now);
   members.Join(2, -1, 2, now);
   EXPECT_EQ(ExpireUntil(members, now, now + seconds(1)), 0u);
-  members.Hear(2, now);
+  members.RenewLease(2, now);
   EXPECT_EQ(ExpireUntil(members, now, now + milliseconds(750)), 1u);
   EXPECT_EQ(members.Find(1), nullptr);
   EXPECT_NE(members.Find(2), nullptr);

@@ -15,8 +15,8 @@ constexpr int kMostStrangers = 32;
 constexpr std::chrono::seconds kStrangerTime{10};
 
 // The longest kState that a worker with these terms may send.
-std::size_t StateBytes(const RunTerms& terms, int shard) {
-  const std::size_t size = RangeOfServer(terms, shard).size;
+std::size_t StateBytes(const RunTerms& terms, int part) {
+  const std::size_t size = RangeOfServer(terms, part).size;
   return sizeof(Header) + size * (1 + OptimizerRule(terms.optimizer).moments()) * sizeof(float);
 }
 
@@ -34,26 +34,26 @@ ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOpti
   lock_ = std::make_unique<ServerFolderLock>(options_.folder);
   for (int index = 0; index < kMostServers; ++index) {
     if (!std::filesystem::exists(StorageOf(index).folder, error)) continue;
-    std::unique_ptr<Shard> shard = Shard::Recover(StorageOf(index));
-    if (!shard) continue;
-    if (!shard->remark().empty()) options_.say(shard->remark());
-    const RunTerms terms = RunTerms::Decode(shard->setup().identity);
+    std::unique_ptr<ParameterPart> part = ParameterPart::Recover(StorageOf(index));
+    if (!part) continue;
+    if (!part->remark().empty()) options_.say(part->remark());
+    const RunTerms terms = RunTerms::Decode(part->setup().identity);
     options_.say(
-        fmt::format("found shard {}: {} on {}, {} updates", index, terms.algo, terms.env, shard->version()));
-    shards_[index] =
-        std::make_unique<ShardService>(transport_, terms, index, std::move(shard), options_.say, true);
+        fmt::format("found part {}: {} on {}, {} updates", index, terms.algo, terms.env, part->version()));
+    parts_[index] =
+        std::make_unique<PartService>(transport_, terms, index, std::move(part), options_.say, true);
   }
 }
 
 ParameterServer::~ParameterServer() = default;
 
-ShardStorage ParameterServer::StorageOf(int shard) const {
-  ShardStorage storage;
+PartStorage ParameterServer::StorageOf(int part) const {
+  PartStorage storage;
   storage.durable = options_.durable;
   storage.accept_loss = options_.accept_loss;
   if (options_.folder.empty()) return storage;
-  storage.folder = options_.folder / fmt::format("shard-{}", shard);
-  if (options_.audit) storage.audit = options_.folder / fmt::format("audit-{}", shard);
+  storage.folder = options_.folder / fmt::format("shard-{}", part);
+  if (options_.audit) storage.audit = options_.folder / fmt::format("audit-{}", part);
   return storage;
 }
 
@@ -100,9 +100,9 @@ void ParameterServer::Handle(PeerId peer, Incoming& message) {
     case MessageKind::kAlive:
       return Alive(peer, header, message);
     default: {
-      const auto shard = shards_.find(peers_[peer].shard);
-      if (shard == shards_.end()) Fail("a request before a hello");
-      return shard->second->Handle(peer, header, message, Clock::now());
+      const auto part = parts_.find(peers_[peer].part);
+      if (part == parts_.end()) Fail("a request before a hello");
+      return part->second->Handle(peer, header, message, Clock::now());
     }
   }
 }
@@ -110,54 +110,54 @@ void ParameterServer::Handle(PeerId peer, Incoming& message) {
 void ParameterServer::Hello(PeerId peer, const Header& header, Incoming& message) {
   if (header.floats > 0 || header.doubles > 0 || header.bytes > 65536)
     Fail("a hello of {} bytes", header.bytes);
-  if (peers_[peer].shard >= 0) Fail("a second hello on one stream");
+  if (peers_[peer].part >= 0) Fail("a second hello on one stream");
   const Newcomer newcomer{peer, Greeting::Decode(ReadText(message, header)), header.sequence, Clock::now()};
-  for (const auto& [index, shard] : shards_) shard->terms().CheckEqual(newcomer.greeting.terms);
+  for (const auto& [index, part] : parts_) part->terms().CheckEqual(newcomer.greeting.terms);
   for (const auto& [index, others] : waiting_)
     others.front().greeting.terms.CheckEqual(newcomer.greeting.terms);
-  const int shard = newcomer.greeting.server;
-  if (const std::size_t bytes = StateBytes(newcomer.greeting.terms, shard); bytes > Limits().message) {
+  const int part = newcomer.greeting.server;
+  if (const std::size_t bytes = StateBytes(newcomer.greeting.terms, part); bytes > Limits().message) {
     Fail("a part of {} bytes is too large for one server: give the run more servers", bytes);
   }
   peers_[peer].stranger = false;
-  peers_[peer].shard = shard;
-  if (shards_.contains(shard)) return Join(newcomer);
+  peers_[peer].part = part;
+  if (parts_.contains(part)) return Join(newcomer);
   if (newcomer.greeting.continues) {
     Fail("this server has no parameters: it was started again without its folder, or serves another run");
   }
-  for (const auto& [other, service] : shards_) {
+  for (const auto& [other, service] : parts_) {
     if (!service->begun()) continue;
     Fail(
         "this server holds part {} of {} of the run, not part {}: give --servers the order of the other "
         "workers",
-        other, service->terms().servers, shard);
+        other, service->terms().servers, part);
   }
-  if (waiting_[shard].size() >= kMostWorkers) Fail("{}too many workers wait for this run to begin", kLater);
-  waiting_[shard].push_back(newcomer);
-  if (waiting_[shard].size() == 1) AskForState(shard);
+  if (waiting_[part].size() >= kMostWorkers) Fail("{}too many workers wait for this run to begin", kLater);
+  waiting_[part].push_back(newcomer);
+  if (waiting_[part].size() == 1) AskForState(part);
 }
 
 void ParameterServer::Join(const Newcomer& newcomer) {
-  shards_.at(newcomer.greeting.server)
+  parts_.at(newcomer.greeting.server)
       ->Join(newcomer.peer, newcomer.greeting, newcomer.sequence, Clock::now(),
              peers_[newcomer.peer].address);
   transport_.Allow(newcomer.peer, SIZE_MAX);
 }
 
-void ParameterServer::AskForState(int shard) {
-  const Newcomer& first = waiting_.at(shard).front();
-  transport_.Allow(first.peer, std::max(Limits().first, StateBytes(first.greeting.terms, shard)));
+void ParameterServer::AskForState(int part) {
+  const Newcomer& first = waiting_.at(part).front();
+  transport_.Allow(first.peer, std::max(Limits().first, StateBytes(first.greeting.terms, part)));
   transport_.Send(first.peer, MakeMessage({.kind = MessageKind::kNeedState,
                                            .worker = first.greeting.worker,
                                            .sequence = first.sequence}));
 }
 
 void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& message) {
-  const int index = peers_[peer].shard;
+  const int index = peers_[peer].part;
   const auto waiting = waiting_.find(index);
   if (waiting == waiting_.end() || waiting->second.front().peer != peer) Fail("a state nobody asked for");
   const RunTerms& terms = waiting->second.front().greeting.terms;
-  const ShardRange range = RangeOfServer(terms, index);
+  const PartRange range = RangeOfServer(terms, index);
   const std::size_t moments = OptimizerRule(terms.optimizer).moments() * range.size;
   if (header.floats != range.size && header.floats != range.size + moments) {
     Fail("a state of {} floats for {} parameters", header.floats, range.size);
@@ -172,14 +172,14 @@ void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& mes
     Fail("a state with values that are not finite");
   }
   const std::span<const float> all = state;
-  auto shard = std::make_unique<Shard>(
-      ShardSetup{
+  auto part = std::make_unique<ParameterPart>(
+      PartSetup{
           .identity = terms.Encode(), .optimizer = terms.optimizer, .begin = range.begin, .size = range.size},
       StorageOf(index), all.first(range.size), all.subspan(range.size), header.number, header.steps);
-  options_.say(fmt::format("shard {} of {}: {} on {}, {} parameters", index, terms.servers, terms.algo,
+  options_.say(fmt::format("part {} of {}: {} on {}, {} parameters", index, terms.servers, terms.algo,
                            terms.env, range.size));
-  shards_[index] =
-      std::make_unique<ShardService>(transport_, terms, index, std::move(shard), options_.say, false);
+  parts_[index] =
+      std::make_unique<PartService>(transport_, terms, index, std::move(part), options_.say, false);
   const std::vector<Newcomer> newcomers = std::move(waiting->second);
   waiting_.erase(waiting);
   for (const Newcomer& newcomer : newcomers) {
@@ -196,10 +196,10 @@ void ParameterServer::Alive(PeerId peer, const Header& header, Incoming& message
   std::vector<std::uint64_t> workers(header.bytes / sizeof(std::uint64_t));
   message.Read(std::as_writable_bytes(std::span(workers)));
   const Deadline now = Clock::now();
-  for (const auto& [index, shard] : shards_) {
+  for (const auto& [index, part] : parts_) {
     for (const std::uint64_t worker : workers) {
-      shard->Hear(worker, now);
-      if (shard->members().all().contains(worker)) peers_[peer].stranger = false;
+      part->RenewLease(worker, now);
+      if (part->members().all().contains(worker)) peers_[peer].stranger = false;
     }
   }
 }
@@ -207,9 +207,9 @@ void ParameterServer::Alive(PeerId peer, const Header& header, Incoming& message
 void ParameterServer::OnClose(PeerId peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return;
-  const int index = found->second.shard;
+  const int index = found->second.part;
   peers_.erase(found);
-  if (const auto shard = shards_.find(index); shard != shards_.end()) shard->second->Disconnect(peer);
+  if (const auto part = parts_.find(index); part != parts_.end()) part->second->Disconnect(peer);
   const auto waiting = waiting_.find(index);
   if (waiting == waiting_.end()) return;
   const bool asked = waiting->second.front().peer == peer;
@@ -226,15 +226,15 @@ void ParameterServer::OnClose(PeerId peer) {
 // A disk that fails now is tried again next time.
 Deadline ParameterServer::OnTime(Deadline now) {
   double lease_s = 1;
-  for (const auto& [index, shard] : shards_) {
+  for (const auto& [index, part] : parts_) {
     try {
-      shard->OnTime(now);
+      part->OnTime(now);
     } catch (const Error& error) {
-      options_.say(fmt::format("shard {}: {}", index, error.what()));
+      options_.say(fmt::format("part {}: {}", index, error.what()));
     } catch (const std::bad_alloc&) {
-      options_.say(fmt::format("shard {}: the server has no memory left", index));
+      options_.say(fmt::format("part {}: the server has no memory left", index));
     }
-    lease_s = std::min(lease_s, shard->terms().lease_s);
+    lease_s = std::min(lease_s, part->terms().lease_s);
   }
   TellWaiting(now);
   for (const auto& [peer, about] : peers_) {
@@ -254,8 +254,8 @@ void ParameterServer::TellWaiting(Deadline now) {
                                    .worker = newcomer.greeting.worker,
                                    .sequence = newcomer.sequence},
                                   {}, {},
-                                  fmt::format("shard {} waits for its parameters from the worker at {}",
-                                              index, peers_[asked.peer].address)));
+                                  fmt::format("part {} waits for its parameters from the worker at {}", index,
+                                              peers_[asked.peer].address)));
     }
     if (now - asked.since > Seconds(asked.greeting.terms.round_s)) {
       transport_.Close(asked.peer,

@@ -1,7 +1,7 @@
-// A parameter server: the shards of one run, and the workers that come to them.
+// A parameter server: the parts of one run, and the workers that come to them.
 //
 // It has no settings of its own. The first worker says what the run is and brings the parameters to start
-// from; later ones must agree. With a folder it finds its shards again after any kind of end.
+// from; later ones must agree. With a folder it finds its parts again after any kind of end.
 //
 // A stream says hello once. What a client sends that no sane one does, or that there is no memory for, closes
 // its stream and harms nobody else. Little is held for clients that have not proved themselves: a stream is a
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "trireme/server/disk/folder_lock.h"
-#include "trireme/server/service/shard_service.h"
+#include "trireme/server/service/part_service.h"
 
 namespace trireme {
 
@@ -46,9 +46,9 @@ class ParameterServer final : public ServerTransport::Handler {
     std::string address;
     Deadline since;
     bool stranger = true;  // to be closed before others
-    int shard = -1;        // that of its hello; none yet
+    int part = -1;         // that of its hello; none yet
   };
-  // A worker that has come to a shard that is still to be made.
+  // A worker that has come to a part that is still to be made.
   struct Newcomer {
     PeerId peer;
     Greeting greeting;
@@ -64,17 +64,17 @@ class ParameterServer final : public ServerTransport::Handler {
   void TakeState(PeerId peer, const Header& header, Incoming& message);
   void Alive(PeerId peer, const Header& header, Incoming& message);
   void Join(const Newcomer& newcomer);
-  void AskForState(int shard);
+  void AskForState(int part);
   void TellWaiting(Deadline now);
   void CloseStranger(PeerId peer, const std::string& why);
-  ShardStorage StorageOf(int shard) const;
+  PartStorage StorageOf(int part) const;
 
   ServerTransport& transport_;
   ParameterServerOptions options_;
   std::unique_ptr<ServerFolderLock> lock_;
   std::map<PeerId, Peer> peers_;
-  std::map<int, std::unique_ptr<ShardService>> shards_;
-  std::map<int, std::vector<Newcomer>> waiting_;  // by shard; the first one was asked for the state
+  std::map<int, std::unique_ptr<PartService>> parts_;
+  std::map<int, std::vector<Newcomer>> waiting_;  // by part; the first one was asked for the state
 };
 
 }  // namespace trireme

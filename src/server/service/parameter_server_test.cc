@@ -216,9 +216,9 @@ TEST_F(ByHand, StrangersAreFewAndDoNotStay) {
     return client.stream->why();
   };
   Client worker = Joined(1);
-  Client pulse = open(1);
+  Client heartbeat = open(1);
   const std::uint64_t ids[] = {1};
-  pulse.stream->Send(
+  heartbeat.stream->Send(
       MakeMessage({.kind = MessageKind::kAlive}, {}, {}, {reinterpret_cast<const char*>(ids), sizeof ids}),
       In(1s));
   std::vector<Client> strangers;
@@ -236,7 +236,7 @@ TEST_F(ByHand, StrangersAreFewAndDoNotStay) {
   transport_.Pump(*listener_, server_, In(30s));
   for (const Client& stranger : strangers) EXPECT_TRUE(why(stranger).starts_with(kLater));
   EXPECT_EQ(why(strangers[39]), "later: no hello came for 10 s");
-  EXPECT_EQ(why(pulse), "");
+  EXPECT_EQ(why(heartbeat), "");
 }
 
 // A hello alone allows no more than a stranger has.

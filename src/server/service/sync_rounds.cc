@@ -36,15 +36,15 @@ std::vector<T> Cut(std::string_view& note) {
 
 }  // namespace
 
-SyncRounds::SyncRounds(ShardService& service, bool recovered)
+SyncRounds::SyncRounds(PartService& service, bool recovered)
     : service_(service),
       taken_(service.terms_.workers),
-      begun_(!service.shard_->NoteOf(kRoundNote).empty() || !service.shard_->NoteOf(kCollectNote).empty()),
-      round_(service.shard_->params().size(), service.terms_.workers) {
+      begun_(!service.part_->NoteOf(kRoundNote).empty() || !service.part_->NoteOf(kCollectNote).empty()),
+      round_(service.part_->params().size(), service.terms_.workers) {
   // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
   // again.
   if (recovered) recovered_ = service.all_back_ + service.lease();
-  std::string_view note = service.shard_->NoteOf(kCollectNote);
+  std::string_view note = service.part_->NoteOf(kCollectNote);
   if (note.empty()) return;
   next_ = Cut<std::uint64_t>(note).at(0) + 1;
   last_.doubles = Cut<double>(note);
@@ -122,7 +122,7 @@ bool SyncRounds::Complete(const std::function<bool(int)>& has, std::size_t prese
   for (const int rank : missing) {
     taken_[rank] = true;
     if (Member* const member = service_.members_.WithRank(rank)) member->active = false;
-    service_.say_(fmt::format("shard {}: worker {} has not come for {} s and is not waited for",
+    service_.say_(fmt::format("part {}: worker {} has not come for {} s and is not waited for",
                               service_.index_, rank, service_.terms_.round_s));
   }
   return true;
@@ -139,7 +139,7 @@ void SyncRounds::LeaderSetsThePace() {
     if (Member* const member = service_.members_.WithRank(rank)) SendBehind(*member, request);
   };
   if (asking_.contains(service_.members_.leader())) {
-    for (const auto& [rank, part] : collect_) leave_behind(rank, part.request);
+    for (const auto& [rank, input] : collect_) leave_behind(rank, input.request);
     collect_.clear();
   } else {
     for (const auto& [rank, asking] : asking_) leave_behind(rank, asking.request);
@@ -183,7 +183,7 @@ void SyncRounds::Advance(Deadline now) {
   const bool alone = !recovered_ && !service_.members_.AnyActive();
   if (newcomers_.empty() || !(alone || service_.finished())) return;
   if (alone) BeginAnew();
-  AdmitNewcomers(service_.shard_->NoteOf(kBoundaryNote), 0);
+  AdmitNewcomers(service_.part_->NoteOf(kBoundaryNote), 0);
 }
 
 void SyncRounds::TellWaiting(Deadline now) {
@@ -208,7 +208,7 @@ void SyncRounds::TellWaiting(Deadline now) {
   for (const auto& [rank, asking] : asking_) tell(rank, asking.request, round);
   const std::string operation =
       text(fmt::format("operation {}", next_), [&](int rank) { return collect_.contains(rank); });
-  for (const auto& [rank, part] : collect_) tell(rank, part.request, operation);
+  for (const auto& [rank, input] : collect_) tell(rank, input.request, operation);
   for (const auto& [worker, request] : newcomers_) {
     if (const Member* const member = service_.members_.Find(worker)) {
       service_.SendWaiting(*member, request, "a newcomer joins when the others have ended their iteration");
@@ -240,7 +240,7 @@ bool SyncRounds::BelongsToRound(Member& member, const Header& request) {
 }
 
 void SyncRounds::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
-  const std::size_t size = service_.shard_->params().size();
+  const std::size_t size = service_.part_->params().size();
   if (request.floats < size || request.floats > size + kMostStatistics) {
     Fail("a push of {} floats for {} parameters", request.floats, size);
   }
@@ -312,13 +312,13 @@ void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
   const GradientRound::Sum& sum = round_.SumOf(ranks);
   if (!std::isfinite(sum.norm())) return RefuseRound();
   const Header& rule = round_.RequestOf(static_cast<int>(ranks.front()));
-  ShardUpdate update{.worker = 0,
-                     .sequence = version() + 1,
-                     .scale = static_cast<float>(scale),
-                     .learning_rate = rule.learning_rate,
-                     .special = {rule.special_begin, rule.special_end, rule.special_rate}};
+  PartUpdate update{.worker = 0,
+                    .sequence = version() + 1,
+                    .scale = static_cast<float>(scale),
+                    .learning_rate = rule.learning_rate,
+                    .special = {rule.special_begin, rule.special_end, rule.special_rate}};
   for (const std::uint32_t rank : ranks) update.steps += round_.RequestOf(static_cast<int>(rank)).steps;
-  const std::size_t size = service_.shard_->params().size();
+  const std::size_t size = service_.part_->params().size();
   std::string note;
   Append<float>(note, sum.values.span().subspan(size));
   Append<double>(note, sum.squares);
@@ -334,7 +334,7 @@ void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
 
 // What the last round gave.
 void SyncRounds::AnswerRound(Member& member, const Header& request) {
-  std::string_view note = service_.shard_->NoteOf(kRoundNote);
+  std::string_view note = service_.part_->NoteOf(kRoundNote);
   if (note.empty()) return SendBehind(member, request);
   const std::vector<float> extras = Cut<float>(note);
   const std::vector<double> squares = Cut<double>(note);
@@ -363,7 +363,7 @@ void SyncRounds::Collect(Member& member, const Header& request, Incoming& messag
                              operation != Collective::kGather)) {
     Fail("an operation of kind {}", request.operation);
   }
-  CollectPart part{request, ReadDoubles(message, request), ReadText(message, request)};
+  CollectInput input{request, ReadDoubles(message, request), ReadText(message, request)};
   if (request.number > next_) {
     Fail("operation {}, where this server is at {}: it has lost what was done, or serves another run",
          request.number, next_);
@@ -371,14 +371,14 @@ void SyncRounds::Collect(Member& member, const Header& request, Incoming& messag
   if (request.number + 1 == next_) return AnswerCollect(member, request);
   if (request.number != next_ || !member.active) return SendBehind(member, request);
   if (!collect_.empty()) {
-    const CollectPart& other = collect_.begin()->second;
-    if (other.request.operation != request.operation || other.doubles.size() != part.doubles.size()) {
+    const CollectInput& other = collect_.begin()->second;
+    if (other.request.operation != request.operation || other.doubles.size() != input.doubles.size()) {
       Fail("operation {}: the workers do different things", request.number);
     }
   } else {
     collect_begun_ = now;
   }
-  collect_.insert_or_assign(member.rank, std::move(part));
+  collect_.insert_or_assign(member.rank, std::move(input));
   Advance(now);
 }
 
@@ -391,8 +391,8 @@ void SyncRounds::CompleteCollect() {
   begun_ = true;
   last_ = std::move(result);
   ++next_;
-  for (const auto& [rank, part] : std::exchange(collect_, {})) {
-    if (const Member* const member = service_.members_.WithRank(rank)) AnswerCollect(*member, part.request);
+  for (const auto& [rank, input] : std::exchange(collect_, {})) {
+    if (const Member* const member = service_.members_.WithRank(rank)) AnswerCollect(*member, input.request);
   }
   if (!(request.flags & kBoundary)) return;
   service_.Note(kBoundaryNote, last_.bytes);

@@ -9,7 +9,7 @@
 // told of others asks again for those that the first server named (kAskNorms), then comes back with the scale
 // that all parts together give (kCommit). The first to do so completes the round.
 //
-// What a round and an operation gave is noted in the shard, so that a worker whose answer was lost gets the
+// What a round and an operation gave is noted in the part, so that a worker whose answer was lost gets the
 // same one again, even from a restarted server. Whoever is further behind is told so (kBehind), and waits for
 // the next boundary, as a newcomer does.
 //
@@ -24,13 +24,13 @@
 #include <vector>
 
 #include "trireme/server/in_step.h"
-#include "trireme/server/service/shard_service.h"
+#include "trireme/server/service/part_service.h"
 
 namespace trireme {
 
 class SyncRounds {
  public:
-  explicit SyncRounds(ShardService& service, bool recovered);
+  explicit SyncRounds(PartService& service, bool recovered);
 
   // Whether those who took part before a restart may still come back: newcomers must not take their places.
   bool recovering() const { return recovered_.has_value(); }
@@ -56,7 +56,7 @@ class SyncRounds {
   };
 
   bool first() const { return service_.index_ == 0; }
-  std::uint64_t version() const { return service_.shard_->version(); }
+  std::uint64_t version() const { return service_.part_->version(); }
   // Ranks that an operation has to wait for: active members, and places that nobody has taken yet, so that a
   // run starts with all of its workers.
   std::vector<int> Missing(const std::function<bool(int)>& has) const;
@@ -82,15 +82,15 @@ class SyncRounds {
   void LeaderSetsThePace();
   void SendBehind(Member& member, const Header& request);
 
-  ShardService& service_;
+  PartService& service_;
   std::vector<bool> taken_;            // places that were ever taken, or are not waited for any longer
   std::optional<Deadline> recovered_;  // a restarted server waits until then for its workers to come back
   bool begun_;                         // something has been completed: newcomers wait for a boundary
 
   GradientRound round_;
-  std::map<int, Asking> asking_;        // by rank
-  std::optional<Ranks> decided_;        // on the first server: who makes the round, once it has told
-  std::map<int, CollectPart> collect_;  // the operation under way, by rank
+  std::map<int, Asking> asking_;         // by rank
+  std::optional<Ranks> decided_;         // on the first server: who makes the round, once it has told
+  std::map<int, CollectInput> collect_;  // the operation under way, by rank
   Deadline collect_begun_;
   std::uint64_t next_ = 0;                     // its number
   Collected last_;                             // result of the one before

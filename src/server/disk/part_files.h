@@ -1,4 +1,4 @@
-// The folder of a shard: a snapshot and two logs, held so that the shard can be found again at any moment.
+// The folder of a part: a snapshot and two logs, held so that the part can be found again at any moment.
 //
 //   shard.snapshot   everything after change number s
 //   shard.log0       changes, numbered without a gap: with the newest snapshot, one log or one
@@ -10,7 +10,7 @@
 // Reading changes nothing, so a recovery may be killed as often as it likes.
 //
 // Files that were damaged or cut are refused, unless they prove that nothing acknowledged is gone; with
-// ShardStorage::accept_loss everything up to the damage is recovered.
+// PartStorage::accept_loss everything up to the damage is recovered.
 //
 // The folder is locked by its user. Belongs to one thread.
 #pragma once
@@ -26,27 +26,27 @@
 
 #include "trireme/base/state.h"
 #include "trireme/server/disk/folder_lock.h"
-#include "trireme/server/disk/shard.h"
-#include "trireme/server/disk/shard_log.h"
+#include "trireme/server/disk/parameter_part.h"
+#include "trireme/server/disk/part_log.h"
 
 namespace trireme {
 
-class ShardFiles {
+class PartFiles {
  public:
-  // For a new shard that begins with `state`. Throws Error when the folder holds a shard or is in use, or
+  // For a new part that begins with `state`. Throws Error when the folder holds a part or is in use, or
   // when it cannot be written.
-  static std::unique_ptr<ShardFiles> Create(const ShardStorage& storage, StateWriter&& state);
-  // Those of an earlier process; none where no shard was ever begun. Throws Error when files are damaged or
+  static std::unique_ptr<PartFiles> Create(const PartStorage& storage, StateWriter&& state);
+  // Those of an earlier process; none where no part was ever begun. Throws Error when files are damaged or
   // missing.
-  static std::unique_ptr<ShardFiles> Open(const ShardStorage& storage);
+  static std::unique_ptr<PartFiles> Open(const PartStorage& storage);
   // Waits for a snapshot that is being written.
-  ~ShardFiles();
+  ~PartFiles();
 
   // After Open, once and in this order: the state of the snapshot, then every change after it. Throws Error
   // when acknowledged changes are lost and that is not accepted.
   StateReader ReadState();
   void Replay(const std::function<void(const LogRecord&)>& change);
-  // Whether changes were given up: then the shard must begin anew with the state that it has.
+  // Whether changes were given up: then the part must begin anew with the state that it has.
   bool lost() const { return lost_; }
   void BeginAnew(StateWriter&& state);
   // What Replay found odd, or gave up; empty: nothing.
@@ -66,8 +66,8 @@ class ShardFiles {
   void FinishSnapshot();
 
  private:
-  using Readers = std::array<std::unique_ptr<ShardLogReader>, 2>;
-  ShardFiles(const ShardStorage& storage, std::unique_ptr<ServerFolderLock> lock, std::uint64_t shard);
+  using Readers = std::array<std::unique_ptr<PartLogReader>, 2>;
+  PartFiles(const PartStorage& storage, std::unique_ptr<ServerFolderLock> lock, std::uint64_t part);
 
   std::filesystem::path LogPath(std::size_t log) const;
   bool IsFree(std::size_t log) const { return last_[log] <= snapshot_number_; }
@@ -76,7 +76,7 @@ class ShardFiles {
   // given up.
   bool ReplayLog(const Readers& readers, std::size_t log,
                  const std::function<void(const LogRecord&)>& change);
-  void RefuseDamage(const ShardLogReader& reader);
+  void RefuseDamage(const PartLogReader& reader);
   void RefuseFlaw(const Readers& readers, std::size_t log);
   // Acknowledged changes behind number_ are gone: throws Error, unless that is accepted.
   void Lose(const std::string& what);
@@ -84,14 +84,14 @@ class ShardFiles {
   void Collect();  // the result of the snapshot under way
   void SnapshotFailed(const std::string& why);
 
-  ShardStorage storage_;
+  PartStorage storage_;
   std::unique_ptr<ServerFolderLock> lock_;
-  std::uint64_t shard_;                // drawn at random when the shard began; in all its files
+  std::uint64_t part_;                 // drawn at random when the part began; in all its files
   std::optional<StateReader> loaded_;  // until ReadState
   bool lost_ = false;
   std::string remark_;
 
-  std::array<std::unique_ptr<ShardLog>, 2> logs_;
+  std::array<std::unique_ptr<PartLog>, 2> logs_;
   std::array<std::uint64_t, 2> last_ = {};  // number of the last change in each
   std::size_t active_ = 0;                  // the log that is written
   std::uint64_t number_ = 0;                // of the last change

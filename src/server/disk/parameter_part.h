@@ -8,7 +8,7 @@
 //
 // Belongs to one thread. Errors of the disk throw Error before anything has changed; what was logged before
 // stays valid, and the same call may be made again once the cause is gone. Snapshots are written by a thread
-// of the shard's own; a change waits for one only when changes come faster than the disk can take them.
+// of the part's own; a change waits for one only when changes come faster than the disk can take them.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@
 
 namespace trireme {
 
-// What a shard is made of. `identity` is text that the server compares with that of later workers.
-struct ShardSetup {
+// What a part is made of. `identity` is text that the server compares with that of later workers.
+struct PartSetup {
   std::string identity;
   OptimizerSettings optimizer;
   std::uint64_t begin = 0, size = 0;  // which of all parameters
 };
 
-struct ShardStorage {
+struct PartStorage {
   std::filesystem::path folder;  // empty: memory only
   bool durable = false;
   std::filesystem::path audit;  // empty: none. A line "version worker sequence" for every update
@@ -40,27 +40,27 @@ struct ShardStorage {
 };
 
 // One change. `worker` and `sequence` are the update's id: a worker's sequences grow, from 1.
-struct ShardUpdate {
+struct PartUpdate {
   std::uint64_t worker = 0, sequence = 0;
   std::int64_t steps = 0;  // environment steps it stands for
   float scale = 1;         // of the gradient
   float learning_rate = 0;
-  RateRange special = {};  // in numbers of all parameters, not of this shard
+  RateRange special = {};  // in numbers of all parameters, not of this part
 };
 
-class Shard {
+class ParameterPart {
  public:
   // `moments`: those of rule.moments(), one behind the other, or empty for zeros. `updates`: made so far.
-  Shard(const ShardSetup& setup, const ShardStorage& storage, std::span<const float> params,
-        std::span<const float> moments = {}, std::uint64_t updates = 0, std::int64_t steps = 0);
-  // The shard that lives in storage.folder, or none. Throws Error when the files are damaged or cut, unless
+  ParameterPart(const PartSetup& setup, const PartStorage& storage, std::span<const float> params,
+                std::span<const float> moments = {}, std::uint64_t updates = 0, std::int64_t steps = 0);
+  // The part that lives in storage.folder, or none. Throws Error when the files are damaged or cut, unless
   // they prove that no more than an unfinished write at the end of the log is gone.
-  static std::unique_ptr<Shard> Recover(const ShardStorage& storage);
-  ~Shard();
+  static std::unique_ptr<ParameterPart> Recover(const PartStorage& storage);
+  ~ParameterPart();
 
   // What was odd about the files, or given up with `accept_loss`; empty: nothing.
   const std::string& remark() const;
-  const ShardSetup& setup() const;
+  const PartSetup& setup() const;
   std::span<const float> params() const;
   std::span<const float> moments(std::size_t m) const;
   std::size_t moment_count() const;
@@ -73,15 +73,15 @@ class Shard {
   // Requires a sequence above LastSequence(worker) and gradient.size() == params().size(), finite.
   // `note`, if not empty, replaces the note of name "update" in the same step. Allocates nothing but for
   // snapshots and for notes that become longer.
-  void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note = {});
+  void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note = {});
 
-  // Small facts of the server's that live and die with the shard.
+  // Small facts of the server's that live and die with the part.
   void Note(const std::string& name, const std::string& value);
   const std::string& NoteOf(const std::string& name) const;  // empty if there is none
 
  private:
   class Impl;
-  explicit Shard(std::unique_ptr<Impl> impl);
+  explicit ParameterPart(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

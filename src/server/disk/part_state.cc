@@ -1,4 +1,4 @@
-#include "trireme/server/disk/shard_state.h"
+#include "trireme/server/disk/part_state.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ struct ScaleKernel {
   }
 };
 
-// In numbers of a shard that begins at `begin`.
+// In numbers of a part that begins at `begin`.
 RateRange Shifted(const RateRange& range, std::uint64_t begin) {
   const auto shifted = [&](std::size_t i) { return i > begin ? i - begin : 0; };
   return {shifted(range.begin), shifted(range.end), range.learning_rate};
@@ -29,7 +29,7 @@ constexpr double OptimizerSettings::*kOptimizerNumbers[] = {
     &OptimizerSettings::momentum,  &OptimizerSettings::beta1, &OptimizerSettings::beta2,
     &OptimizerSettings::rms_alpha, &OptimizerSettings::eps,   &OptimizerSettings::weight_decay};
 
-void SaveSetup(const ShardSetup& setup, StateWriter& out) {
+void SaveSetup(const PartSetup& setup, StateWriter& out) {
   out.PutText("setup/identity", setup.identity);
   out.PutValue<std::uint64_t>("setup/begin", setup.begin);
   out.PutValue<std::uint64_t>("setup/size", setup.size);
@@ -39,11 +39,11 @@ void SaveSetup(const ShardSetup& setup, StateWriter& out) {
   out.Put<double>("optimizer/numbers", numbers);
 }
 
-ShardSetup LoadSetup(const StateReader& in) {
-  ShardSetup setup = {.identity = in.GetText("setup/identity"),
-                      .optimizer = {},
-                      .begin = in.GetValue<std::uint64_t>("setup/begin"),
-                      .size = in.GetValue<std::uint64_t>("setup/size")};
+PartSetup LoadSetup(const StateReader& in) {
+  PartSetup setup = {.identity = in.GetText("setup/identity"),
+                     .optimizer = {},
+                     .begin = in.GetValue<std::uint64_t>("setup/begin"),
+                     .size = in.GetValue<std::uint64_t>("setup/size")};
   const std::string& kind = in.GetText("optimizer/kind");
   const auto row = std::find_if(std::begin(kOptimizerNames), std::end(kOptimizerNames),
                                 [&](const auto& candidate) { return candidate.name == kind; });
@@ -57,8 +57,8 @@ ShardSetup LoadSetup(const StateReader& in) {
 
 }  // namespace
 
-ShardState::ShardState(const ShardSetup& setup, std::span<const float> params, std::span<const float> moments,
-                       std::uint64_t updates, std::int64_t steps)
+PartState::PartState(const PartSetup& setup, std::span<const float> params, std::span<const float> moments,
+                     std::uint64_t updates, std::int64_t steps)
     : setup_(setup), rule_(setup.optimizer), version_(updates), steps_(steps) {
   TRIREME_CHECK(params.size() == setup.size);
   TRIREME_CHECK(moments.empty() || moments.size() == rule_.moments() * params.size());
@@ -71,7 +71,7 @@ ShardState::ShardState(const ShardSetup& setup, std::span<const float> params, s
   }
 }
 
-ShardState::ShardState(const StateReader& in) : setup_(LoadSetup(in)), rule_(setup_.optimizer) {
+PartState::PartState(const StateReader& in) : setup_(LoadSetup(in)), rule_(setup_.optimizer) {
   MakeRoom();
   in.Get<float>("params", params_.span());
   for (std::size_t m = 0; m < moments_.size(); ++m) in.Get<float>(MomentName(m), moments_[m].span());
@@ -86,7 +86,7 @@ ShardState::ShardState(const StateReader& in) : setup_(LoadSetup(in)), rule_(set
   }
 }
 
-void ShardState::Save(StateWriter& out) const {
+void PartState::Save(StateWriter& out) const {
   SaveSetup(setup_, out);
   out.Put<float>("params", params_.span());
   for (std::size_t m = 0; m < moments_.size(); ++m) out.Put<float>(MomentName(m), moments_[m].span());
@@ -102,12 +102,12 @@ void ShardState::Save(StateWriter& out) const {
   }
 }
 
-void ShardState::MakeRoom() {
+void PartState::MakeRoom() {
   params_ = AlignedBuffer<float>(setup_.size);
   for (std::size_t m = 0; m < rule_.moments(); ++m) moments_.emplace_back(setup_.size);
 }
 
-void ShardState::Apply(const ShardUpdate& update, std::span<const float> gradient) noexcept {
+void PartState::Apply(const PartUpdate& update, std::span<const float> gradient) noexcept {
   const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(version_ + 1));
   const RateRange special = Shifted(update.special, setup_.begin);
   alignas(64) float scaled[kTile];
@@ -131,19 +131,19 @@ void ShardState::Apply(const ShardUpdate& update, std::span<const float> gradien
   sequences_.Set({update.worker, update.sequence, version_});
 }
 
-void ShardState::SetNote(std::string_view name, std::string_view value) noexcept {
+void PartState::SetNote(std::string_view name, std::string_view value) noexcept {
   const auto it = notes_.find(name);
   TRIREME_CHECK(it != notes_.end());
   it->second.assign(value);
 }
 
-void ShardState::MakeRoomForNote(std::string_view name, std::size_t length) {
+void PartState::MakeRoomForNote(std::string_view name, std::size_t length) {
   auto it = notes_.find(name);
   if (it == notes_.end()) it = notes_.emplace(name, "").first;
   if (it->second.capacity() < length) it->second.reserve(length);
 }
 
-const std::string& ShardState::NoteOf(std::string_view name) const {
+const std::string& PartState::NoteOf(std::string_view name) const {
   static const std::string kNone;
   const auto it = notes_.find(name);
   return it == notes_.end() ? kNone : it->second;

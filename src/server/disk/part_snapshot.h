@@ -1,4 +1,4 @@
-// A shard at one moment, in a file: docs/server-files.md describes the bytes. Thread safety: plain functions.
+// A part at one moment, in a file: docs/server-files.md describes the bytes. Thread safety: plain functions.
 #pragma once
 
 #include <filesystem>

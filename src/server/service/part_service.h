@@ -1,4 +1,4 @@
-// One shard of a run at work: who takes part, what they ask for, when they are answered.
+// One part of the parameters at work: which workers there are, what they ask for, when they are answered.
 //
 // Asynchronous workers are answered at once: a push is applied and the new parameters go back. With a bound
 // of staleness the answer to a worker that is too far ahead waits until the slowest has caught up. Workers in
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 #include "trireme/server/protocol.h"
 #include "trireme/server/service/membership.h"
 
@@ -22,18 +22,18 @@ namespace trireme {
 
 class SyncRounds;
 
-class ShardService {
+class PartService {
  public:
-  // `say`: writes a line for the server's reader. `recovered`: workers that the shard knew may come back.
+  // `say`: writes a line for the server's reader. `recovered`: workers that the part knew may come back.
   using Say = std::function<void(const std::string&)>;
-  ShardService(ServerTransport& transport, const RunTerms& terms, int index, std::unique_ptr<Shard> shard,
-               Say say, bool recovered);
-  ~ShardService();
+  PartService(ServerTransport& transport, const RunTerms& terms, int index,
+              std::unique_ptr<ParameterPart> part, Say say, bool recovered);
+  ~PartService();
 
   const RunTerms& terms() const { return terms_; }
   // Whether anything has happened to it: the run goes on with the parts it has.
-  bool begun() const { return recovered_ || shard_->version() != first_version_; }
-  const Shard& shard() const { return *shard_; }
+  bool begun() const { return recovered_ || part_->version() != first_version_; }
+  const ParameterPart& part() const { return *part_; }
   const Membership& members() const { return members_; }
 
   // A worker that has said hello, with the same terms. Throws Error when there is no place for it.
@@ -41,7 +41,7 @@ class ShardService {
             const std::string& address);
   // Any later message of a worker that has joined through `peer`. Throws Error for what no sane worker sends.
   void Handle(PeerId peer, const Header& request, Incoming& message, Deadline now);
-  void Hear(std::uint64_t worker, Deadline now) { members_.Hear(worker, now); }
+  void RenewLease(std::uint64_t worker, Deadline now) { members_.RenewLease(worker, now); }
   void Disconnect(PeerId peer) { members_.Disconnect(peer); }
   // Gives up workers that are silent and goes on with what waited for them. Tells those that wait for whom.
   void OnTime(Deadline now);
@@ -58,7 +58,7 @@ class ShardService {
   void GiveUp(Member member, Deadline now);
   // Reads the floats of a push and checks it all. Statistics behind the gradient may be anything.
   void ReadGradient(const Header& request, Incoming& message, std::span<float> values) const;
-  void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note = {});
+  void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note = {});
   void Note(const std::string& name, const std::string& value);
   void AnswerApplied(Deadline now);
   bool MayGoOn(const Member& member, Deadline now) const;
@@ -76,12 +76,12 @@ class ShardService {
                    std::string_view state = {}, std::uint32_t flags = 0);
   Clock::duration lease() const { return Seconds(terms_.lease_s); }
   Clock::duration patience() const { return Seconds(terms_.round_s); }
-  bool finished() const { return !shard_->NoteOf("finished").empty(); }
+  bool finished() const { return !part_->NoteOf("finished").empty(); }
 
   ServerTransport& transport_;
   RunTerms terms_;
   int index_;
-  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<ParameterPart> part_;
   Membership members_;
   AlignedBuffer<float> gradient_;
   std::map<std::uint64_t, Header> applied_;  // pushes that are applied but not answered, by worker

@@ -1,4 +1,4 @@
-#include "trireme/server/disk/shard_audit.h"
+#include "trireme/server/disk/part_audit.h"
 
 #include <fstream>
 #include <span>
@@ -40,9 +40,9 @@ bool MayFollow(const fs::path& path, std::uint64_t version) {
   return next.starts_with(begin.substr(0, static_cast<std::size_t>(in.gcount())));
 }
 
-bool HasLines(const fs::path& path, const ShardAudit::Extent& extent) {
+bool HasLines(const fs::path& path, const PartAudit::Extent& extent) {
   std::ifstream in(path, std::ios::binary);
-  ShardAudit::Extent found;
+  PartAudit::Extent found;
   for (std::string line; found.bytes < extent.bytes && std::getline(in, line) && !in.eof();) {
     line += '\n';
     found = {found.bytes + line.size(), SumOf(line, found.sum)};
@@ -52,32 +52,32 @@ bool HasLines(const fs::path& path, const ShardAudit::Extent& extent) {
 
 }  // namespace
 
-bool ShardAudit::Exists(const fs::path& path) { return SizeOf(path) > 0; }
+bool PartAudit::Exists(const fs::path& path) { return SizeOf(path) > 0; }
 
-ShardAudit::ShardAudit(const fs::path& path) : path_(path) {
+PartAudit::PartAudit(const fs::path& path) : path_(path) {
   RequireFile(path);
   if (Exists(path)) Fail("{} holds another audit: remove it, or choose another file", path.string());
   Open();
 }
 
-ShardAudit::ShardAudit(const fs::path& path, const Extent& extent, std::uint64_t version)
+PartAudit::PartAudit(const fs::path& path, const Extent& extent, std::uint64_t version)
     : path_(path), extent_(extent), previous_(extent) {
   RequireFile(path);
   if (extent.bytes == 0 ? !MayFollow(path, version) : !HasLines(path, extent)) {
     Fail(
-        "{} is damaged, or not the audit of this shard, which had {} bytes at version {}: put the right file "
+        "{} is damaged, or not the audit of this part, which had {} bytes at version {}: put the right file "
         "back, or move this one away to begin a new one",
         path.string(), extent.bytes, version);
   }
   Open();
 }
 
-void ShardAudit::Open() {
+void PartAudit::Open() {
   file_.reset();
   file_ = std::make_unique<AppendFile>(path_, extent_.bytes);
 }
 
-void ShardAudit::Add(std::uint64_t version, const ShardUpdate& update) {
+void PartAudit::Add(std::uint64_t version, const PartUpdate& update) {
   if (file_ == nullptr || file_->size() != extent_.bytes) Open();
   char line[64];
   const auto end =
@@ -88,7 +88,7 @@ void ShardAudit::Add(std::uint64_t version, const ShardUpdate& update) {
   extent_ = {file_->size(), SumOf(text, extent_.sum)};
 }
 
-void ShardAudit::TakeBack() noexcept {
+void PartAudit::TakeBack() noexcept {
   extent_ = previous_;
   try {
     Open();

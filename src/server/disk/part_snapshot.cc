@@ -1,4 +1,4 @@
-#include "trireme/server/disk/shard_snapshot.h"
+#include "trireme/server/disk/part_snapshot.h"
 
 #include <string>
 #include <string_view>
@@ -11,9 +11,9 @@ namespace trireme {
 namespace {
 
 constexpr std::string_view kMagic = "TRIREME SHARD\n";
-constexpr int kVersion = 2;  // of all files of a shard
+constexpr int kVersion = 2;  // of all files of a part
 constexpr std::string_view kWayOut =
-    "put back a copy of the whole folder, or remove the folder to begin the shard anew";
+    "put back a copy of the whole folder, or remove the folder to begin the part anew";
 
 // Takes one line off the front of `text`.
 std::string_view TakeLine(std::string_view& text) {
@@ -37,7 +37,7 @@ StateReader ReadSnapshot(const std::filesystem::path& path) {
   const std::string content = ReadFile(path);
   std::string_view rest = content;
   if (!rest.starts_with(kMagic)) {
-    Fail("{} is not the snapshot of a shard, or its beginning is damaged: {}", path.string(), kWayOut);
+    Fail("{} is not the snapshot of a part, or its beginning is damaged: {}", path.string(), kWayOut);
   }
   rest.remove_prefix(kMagic.size());
   const std::string_view version = TakeLine(rest);

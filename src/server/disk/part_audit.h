@@ -3,7 +3,7 @@
 //
 // A line is written before its update is made and taken back when the update fails. After a restart the file
 // is cut to what it was at the snapshot, and the updates of the log are added again: so it always agrees with
-// the shard, whatever happened to the process. What lies before the snapshot is compared with the checksum
+// the part, whatever happened to the process. What lies before the snapshot is compared with the checksum
 // that the snapshot has. Thread safety: none.
 #pragma once
 
@@ -12,11 +12,11 @@
 #include <memory>
 
 #include "trireme/metrics/append_file.h"
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 namespace trireme {
 
-class ShardAudit {
+class PartAudit {
  public:
   // The lines up to some update. `sum` is the checksum of each line, with that of the lines before as seed.
   struct Extent {
@@ -24,15 +24,15 @@ class ShardAudit {
   };
 
   // A new file. Throws Error when there is one that is not empty.
-  explicit ShardAudit(const std::filesystem::path& path);
-  // The one that had `extent` when the shard had `version`, cut back to that. Throws Error when its lines are
+  explicit PartAudit(const std::filesystem::path& path);
+  // The one that had `extent` when the part had `version`, cut back to that. Throws Error when its lines are
   // others.
-  ShardAudit(const std::filesystem::path& path, const Extent& extent, std::uint64_t version);
+  PartAudit(const std::filesystem::path& path, const Extent& extent, std::uint64_t version);
   // Whether there is something to go on with.
   static bool Exists(const std::filesystem::path& path);
 
   // Throws Error; the file then ends where it ended.
-  void Add(std::uint64_t version, const ShardUpdate& update);
+  void Add(std::uint64_t version, const PartUpdate& update);
   // Takes back the last line. What cannot be removed now is removed before the next line is added.
   void TakeBack() noexcept;
 

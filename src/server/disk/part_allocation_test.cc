@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "trireme/server/disk/shard_test_util.h"
+#include "trireme/server/disk/part_test_util.h"
 
 namespace {
 thread_local std::uint64_t allocations = 0;
@@ -20,20 +20,20 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace trireme {
 namespace {
 
-class ShardAllocation : public ShardFolderTest {};
+class PartAllocation : public PartFolderTest {};
 
-TEST_F(ShardAllocation, AnUpdateAllocatesNothing) {
+TEST_F(PartAllocation, AnUpdateAllocatesNothing) {
   const Course course(3000);
-  ShardStorage storage = Storage(1 << 20);
+  PartStorage storage = Storage(1 << 20);
   storage.audit = root_ / "audit";
-  Shard shard(course.setup(), storage, course.Start());
+  ParameterPart part(course.setup(), storage, course.Start());
   const std::vector<float> gradient = course.Gradient(1);
   const std::string note(100, 'x');
-  shard.Apply(Course::Update(1), gradient, note);
+  part.Apply(Course::Update(1), gradient, note);
   const std::uint64_t before = allocations;
-  for (std::uint64_t number = 2; number < 10; ++number) shard.Apply(Course::Update(number), gradient, note);
+  for (std::uint64_t number = 2; number < 10; ++number) part.Apply(Course::Update(number), gradient, note);
   EXPECT_EQ(allocations, before);
-  shard.Note("name", note);
+  part.Note("name", note);
   EXPECT_GT(allocations, before) << "the counter does not count";
 }
 

@@ -1,4 +1,4 @@
-// What the tests of shards share.
+// What the tests of parts share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,13 +18,13 @@
 #include "trireme/base/file.h"
 #include "trireme/base/rng.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 namespace trireme {
 
-class ShardFolderTest : public testing::Test {
+class PartFolderTest : public testing::Test {
  protected:
-  ShardFolderTest() {
+  PartFolderTest() {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     std::string name = fmt::format("trireme_{}_{}_{}", test->test_suite_name(), test->name(), getpid());
     for (char& c : name) c = c == '/' ? '_' : c;
@@ -32,13 +32,13 @@ class ShardFolderTest : public testing::Test {
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_);
   }
-  ~ShardFolderTest() override { std::filesystem::remove_all(root_); }
+  ~PartFolderTest() override { std::filesystem::remove_all(root_); }
 
-  ShardStorage Storage(std::uint64_t log_bytes = 1 << 16) const {
-    return {.folder = root_ / "shard", .durable = false, .audit = {}, .log_bytes = log_bytes};
+  PartStorage Storage(std::uint64_t log_bytes = 1 << 16) const {
+    return {.folder = root_ / "part", .durable = false, .audit = {}, .log_bytes = log_bytes};
   }
-  std::filesystem::path Snapshot() const { return root_ / "shard" / "shard.snapshot"; }
-  std::filesystem::path Log(int log) const { return root_ / "shard" / fmt::format("shard.log{}", log); }
+  std::filesystem::path Snapshot() const { return root_ / "part" / "shard.snapshot"; }
+  std::filesystem::path Log(int log) const { return root_ / "part" / fmt::format("shard.log{}", log); }
 
   std::filesystem::path root_;
 };
@@ -109,9 +109,9 @@ class Course {
     optimizer_ = std::make_unique<Optimizer>(setup_.optimizer, size);
   }
 
-  const ShardSetup& setup() const { return setup_; }
+  const PartSetup& setup() const { return setup_; }
   std::vector<float> Start() const { return Noise(setup_.size, 0); }
-  static ShardUpdate Update(std::uint64_t number) {
+  static PartUpdate Update(std::uint64_t number) {
     return {.worker = number % kWorkers,
             .sequence = number,
             .steps = 5,
@@ -119,39 +119,39 @@ class Course {
             .special = {.begin = 3, .end = 7, .learning_rate = 0.1f}};
   }
   std::vector<float> Gradient(std::uint64_t number) const { return Noise(setup_.size, number); }
-  // Makes the updates from the shard's version to `version`.
-  void Run(Shard& shard, std::uint64_t version) const {
-    while (shard.version() < version) {
-      const std::uint64_t number = shard.version() + 1;
-      shard.Apply(Update(number), Gradient(number), NoteAfter(number));
+  // Makes the updates from the part's version to `version`.
+  void Run(ParameterPart& part, std::uint64_t version) const {
+    while (part.version() < version) {
+      const std::uint64_t number = part.version() + 1;
+      part.Apply(Update(number), Gradient(number), NoteAfter(number));
     }
   }
   static std::string NoteAfter(std::uint64_t number) { return fmt::format("note {}", number); }
 
   const std::vector<float>& After(std::uint64_t version) {
     while (after_.size() <= version) {
-      const ShardUpdate update = Update(after_.size());
+      const PartUpdate update = Update(after_.size());
       std::vector<float> params = after_.back();
       optimizer_->Step(params, Gradient(after_.size()), update.learning_rate, update.special);
       after_.push_back(std::move(params));
     }
     return after_[version];
   }
-  // The shard is exactly as after its version()'s updates.
-  void Expect(const Shard& shard) {
-    const std::uint64_t version = shard.version();
-    EXPECT_TRUE(SameBits(shard.params(), After(version))) << "at version " << version;
-    EXPECT_EQ(shard.steps(), static_cast<std::int64_t>(5 * version));
-    EXPECT_EQ(shard.NoteOf("update"), version == 0 ? "" : NoteAfter(version));
+  // The part is exactly as after its version()'s updates.
+  void Expect(const ParameterPart& part) {
+    const std::uint64_t version = part.version();
+    EXPECT_TRUE(SameBits(part.params(), After(version))) << "at version " << version;
+    EXPECT_EQ(part.steps(), static_cast<std::int64_t>(5 * version));
+    EXPECT_EQ(part.NoteOf("update"), version == 0 ? "" : NoteAfter(version));
     for (std::uint64_t worker = 0; worker < kWorkers; ++worker) {
       std::uint64_t last = version;
       while (last > 0 && last % kWorkers != worker) --last;
-      EXPECT_EQ(shard.LastSequence(worker), last) << "worker " << worker << " at version " << version;
+      EXPECT_EQ(part.LastSequence(worker), last) << "worker " << worker << " at version " << version;
     }
   }
 
  private:
-  ShardSetup setup_;
+  PartSetup setup_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::vector<float>> after_;
 };
@@ -165,25 +165,25 @@ inline std::string AuditOf(std::uint64_t version, std::uint64_t first = 1) {
   return lines;
 }
 
-// A folder with the shard of a course.
-class ShardTest : public ShardFolderTest {
+// A folder with the part of a course.
+class PartTest : public PartFolderTest {
  protected:
   // A course of `updates` in a folder of its own. Records take 256 bytes.
-  std::unique_ptr<Shard> Made(std::uint64_t updates, const ShardStorage& storage) {
-    auto shard = std::make_unique<Shard>(course_.setup(), storage, course_.Start());
-    course_.Run(*shard, updates);
-    return shard;
+  std::unique_ptr<ParameterPart> Made(std::uint64_t updates, const PartStorage& storage) {
+    auto part = std::make_unique<ParameterPart>(course_.setup(), storage, course_.Start());
+    course_.Run(*part, updates);
+    return part;
   }
-  std::unique_ptr<Shard> Made(std::uint64_t updates) { return Made(updates, Storage()); }
+  std::unique_ptr<ParameterPart> Made(std::uint64_t updates) { return Made(updates, Storage()); }
   // The version that is recovered, with everything as it was at that version.
-  std::uint64_t Recovered(const ShardStorage& storage) {
-    const std::unique_ptr<Shard> shard = Shard::Recover(storage);
-    if (shard == nullptr) {
-      ADD_FAILURE() << "there is no shard";
+  std::uint64_t Recovered(const PartStorage& storage) {
+    const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+    if (part == nullptr) {
+      ADD_FAILURE() << "there is no part";
       return 0;
     }
-    course_.Expect(*shard);
-    return shard->version();
+    course_.Expect(*part);
+    return part->version();
   }
   std::uint64_t Recovered() { return Recovered(Storage()); }
 

@@ -1,14 +1,14 @@
-#include "trireme/server/disk/shard_audit.h"
+#include "trireme/server/disk/part_audit.h"
 
-#include "trireme/server/disk/shard_test_util.h"
+#include "trireme/server/disk/part_test_util.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-TEST_F(ShardTest, TheAuditIsCutBackToWhatWasRecovered) {
-  ShardStorage storage = Storage(20 * kRecord);
+TEST_F(PartTest, TheAuditIsCutBackToWhatWasRecovered) {
+  PartStorage storage = Storage(20 * kRecord);
   storage.audit = root_ / "audit";
   Made(50, storage);
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(50));
@@ -22,8 +22,8 @@ TEST_F(ShardTest, TheAuditIsCutBackToWhatWasRecovered) {
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(50));
 }
 
-TEST_F(ShardTest, AnAuditThatWasChangedIsRefused) {
-  ShardStorage storage = Storage(20 * kRecord);
+TEST_F(PartTest, AnAuditThatWasChangedIsRefused) {
+  PartStorage storage = Storage(20 * kRecord);
   storage.audit = root_ / "audit";
   Made(60, storage);
   Recovered(storage);
@@ -46,42 +46,42 @@ TEST_F(ShardTest, AnAuditThatWasChangedIsRefused) {
   EXPECT_GT(refused, 100);
 }
 
-TEST_F(ShardTest, AnAuditMayBeginLaterAndIsNotMixedUp) {
-  ShardStorage storage = Storage();
+TEST_F(PartTest, AnAuditMayBeginLaterAndIsNotMixedUp) {
+  PartStorage storage = Storage();
   storage.audit = root_ / "audit";
   Made(5);
   Overwrite(storage.audit, "something else\n");
-  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(storage); }), storage.audit.string()));
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(storage); }), storage.audit.string()));
   EXPECT_EQ(ReadFile(storage.audit), "something else\n");
   fs::remove(storage.audit);
   for (std::uint64_t version = 6; version <= 9; ++version) {
-    course_.Run(*Shard::Recover(storage), version);
+    course_.Run(*ParameterPart::Recover(storage), version);
     EXPECT_EQ(ReadFile(storage.audit), AuditOf(version, 6));
   }
   // Gone: what the log still has is written again.
   fs::remove(storage.audit);
-  course_.Run(*Shard::Recover(storage), 11);
+  course_.Run(*ParameterPart::Recover(storage), 11);
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(11, 6));
-  Overwrite(storage.audit, "12 of another shard\n");
-  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(storage); }), "not the audit of this shard"));
-  EXPECT_EQ(ReadFile(storage.audit), "12 of another shard\n");
+  Overwrite(storage.audit, "12 of another part\n");
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(storage); }), "not the audit of this part"));
+  EXPECT_EQ(ReadFile(storage.audit), "12 of another part\n");
   Overwrite(storage.audit, AuditOf(11, 6));
   EXPECT_EQ(Recovered(storage), 11u);
 
   // Gone after a snapshot: a new one begins.
-  ShardStorage short_log = storage;
+  PartStorage short_log = storage;
   short_log.log_bytes = 0;
-  course_.Run(*Shard::Recover(short_log), 100);
+  course_.Run(*ParameterPart::Recover(short_log), 100);
   EXPECT_EQ(ReadFile(storage.audit), AuditOf(100, 6));
-  Overwrite(storage.audit, "100 of another shard\n");
-  EXPECT_TRUE(Mentions(Refusal([&] { Shard::Recover(storage); }), "not the audit of this shard"));
+  Overwrite(storage.audit, "100 of another part\n");
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(storage); }), "not the audit of this part"));
   fs::remove(storage.audit);
   for (std::uint64_t version = 101; version <= 103; ++version) {
-    course_.Run(*Shard::Recover(storage), version);
+    course_.Run(*ParameterPart::Recover(storage), version);
     EXPECT_EQ(ReadFile(storage.audit), AuditOf(version, 101));
   }
 
-  const ShardStorage memory_only = {.folder = {}, .durable = false, .audit = root_ / "other", .log_bytes = 0};
+  const PartStorage memory_only = {.folder = {}, .durable = false, .audit = root_ / "other", .log_bytes = 0};
   Made(7, memory_only);
   EXPECT_EQ(ReadFile(memory_only.audit), AuditOf(7));
   EXPECT_TRUE(Mentions(Refusal([&] { Made(0, memory_only); }), "another audit"));

@@ -1,4 +1,4 @@
-#include "trireme/server/disk/shard_files.h"
+#include "trireme/server/disk/part_files.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/server/disk/shard_snapshot.h"
+#include "trireme/server/disk/part_snapshot.h"
 
 namespace trireme {
 namespace {
@@ -43,52 +43,51 @@ void FlushFile(const fs::path& path) {
   if (!done) Fail("cannot flush {}: {}", path.string(), std::strerror(error));
 }
 
-void PutNumbers(StateWriter& state, std::uint64_t shard, std::uint64_t number) {
-  state.PutValue<std::uint64_t>("files/shard", shard);
+void PutNumbers(StateWriter& state, std::uint64_t part, std::uint64_t number) {
+  state.PutValue<std::uint64_t>("files/shard", part);
   state.PutValue<std::uint64_t>("files/number", number);
 }
 
-// A log that has records belongs to a shard, and without its snapshot the shard is lost.
+// A log that has records belongs to a part, and without its snapshot the part is lost.
 void RequireNoRecords(const fs::path& folder) {
   for (const std::size_t log : {0, 1}) {
     const fs::path path = PathOfLog(folder, log);
     std::error_code ignored;
-    if (!fs::exists(path, ignored) || ShardLogReader(path, 0).FirstNumber() == 0) continue;
-    Fail("{} has changes of a shard but {} is missing: put it back, or remove the folder to begin anew",
+    if (!fs::exists(path, ignored) || PartLogReader(path, 0).FirstNumber() == 0) continue;
+    Fail("{} has changes of a part but {} is missing: put it back, or remove the folder to begin anew",
          path.string(), SnapshotPath(folder).string());
   }
 }
 
 }  // namespace
 
-ShardFiles::ShardFiles(const ShardStorage& storage, std::unique_ptr<ServerFolderLock> lock,
-                       std::uint64_t shard)
-    : storage_(storage), lock_(std::move(lock)), shard_(shard) {}
+PartFiles::PartFiles(const PartStorage& storage, std::unique_ptr<ServerFolderLock> lock, std::uint64_t part)
+    : storage_(storage), lock_(std::move(lock)), part_(part) {}
 
-ShardFiles::~ShardFiles() = default;
+PartFiles::~PartFiles() = default;
 
-fs::path ShardFiles::LogPath(std::size_t log) const { return PathOfLog(storage_.folder, log); }
+fs::path PartFiles::LogPath(std::size_t log) const { return PathOfLog(storage_.folder, log); }
 
-// The snapshot comes last: only with it the shard exists.
-std::unique_ptr<ShardFiles> ShardFiles::Create(const ShardStorage& storage, StateWriter&& state) {
+// The snapshot comes last: only with it the part exists.
+std::unique_ptr<PartFiles> PartFiles::Create(const PartStorage& storage, StateWriter&& state) {
   std::error_code error;
   fs::create_directories(storage.folder, error);
   if (error) Fail("cannot make the folder {}: {}", storage.folder.string(), error.message());
   auto lock = std::make_unique<ServerFolderLock>(storage.folder);
   const fs::path snapshot = SnapshotPath(storage.folder);
   if (fs::exists(snapshot, error)) {
-    Fail("{} holds another shard: recover it, remove it or choose another folder", storage.folder.string());
+    Fail("{} holds another part: recover it, remove it or choose another folder", storage.folder.string());
   }
   RequireNoRecords(storage.folder);
-  std::unique_ptr<ShardFiles> files(new ShardFiles(storage, std::move(lock), RandomNumber()));
-  for (const std::size_t log : {0, 1}) ShardLog::Create(files->LogPath(log), files->shard_);
-  PutNumbers(state, files->shard_, 0);
+  std::unique_ptr<PartFiles> files(new PartFiles(storage, std::move(lock), RandomNumber()));
+  for (const std::size_t log : {0, 1}) PartLog::Create(files->LogPath(log), files->part_);
+  PutNumbers(state, files->part_, 0);
   WriteSnapshot(snapshot, std::move(state));
-  files->OpenLogs({ShardLog::kBegin, ShardLog::kBegin});
+  files->OpenLogs({PartLog::kBegin, PartLog::kBegin});
   return files;
 }
 
-std::unique_ptr<ShardFiles> ShardFiles::Open(const ShardStorage& storage) {
+std::unique_ptr<PartFiles> PartFiles::Open(const PartStorage& storage) {
   std::error_code error;
   if (!fs::exists(storage.folder, error)) return nullptr;
   auto lock = std::make_unique<ServerFolderLock>(storage.folder);
@@ -98,26 +97,26 @@ std::unique_ptr<ShardFiles> ShardFiles::Open(const ShardStorage& storage) {
     return nullptr;
   }
   StateReader state = ReadSnapshot(snapshot);
-  const auto shard = state.GetValue<std::uint64_t>("files/shard");
-  std::unique_ptr<ShardFiles> files(new ShardFiles(storage, std::move(lock), shard));
+  const auto part = state.GetValue<std::uint64_t>("files/shard");
+  std::unique_ptr<PartFiles> files(new PartFiles(storage, std::move(lock), part));
   files->snapshot_number_ = files->number_ = state.GetValue<std::uint64_t>("files/number");
   files->loaded_ = std::move(state);
   return files;
 }
 
-StateReader ShardFiles::ReadState() {
+StateReader PartFiles::ReadState() {
   TRIREME_CHECK(loaded_.has_value());
   StateReader state = std::move(*loaded_);
   loaded_.reset();
   return state;
 }
 
-void ShardFiles::Replay(const std::function<void(const LogRecord&)>& change) {
+void PartFiles::Replay(const std::function<void(const LogRecord&)>& change) {
   Readers readers;
   for (const std::size_t log : {0, 1}) {
     std::error_code error;
     if (!fs::exists(LogPath(log), error)) Lose(fmt::format("{} is missing", LogPath(log).string()));
-    readers[log] = std::make_unique<ShardLogReader>(LogPath(log), shard_);
+    readers[log] = std::make_unique<PartLogReader>(LogPath(log), part_);
   }
   const std::size_t older = readers[1]->FirstNumber() < readers[0]->FirstNumber() ? 1 : 0;
   if (ReplayLog(readers, older, change)) ReplayLog(readers, 1 - older, change);
@@ -128,14 +127,14 @@ void ShardFiles::Replay(const std::function<void(const LogRecord&)>& change) {
   if (number_ == snapshot_number_) logs_[active_]->Restart(storage_.log_bytes);
 }
 
-bool ShardFiles::ReplayLog(const Readers& readers, std::size_t log,
-                           const std::function<void(const LogRecord&)>& change) {
-  ShardLogReader& reader = *readers[log];
+bool PartFiles::ReplayLog(const Readers& readers, std::size_t log,
+                          const std::function<void(const LogRecord&)>& change) {
+  PartLogReader& reader = *readers[log];
   for (auto record = reader.Next(); record; record = reader.Next()) {
     last_[log] = record->number;
     if (record->number <= number_) continue;  // the snapshot has it
     if (record->number != number_ + 1) {
-      const ShardLogReader& other = *readers[1 - log];
+      const PartLogReader& other = *readers[1 - log];
       RefuseDamage(other);
       Lose(fmt::format("changes {} to {} are missing: {} goes on behind them, {} ends before them at byte {}",
                        number_ + 1, record->number - 1, reader.path().string(), other.path().string(),
@@ -150,15 +149,15 @@ bool ShardFiles::ReplayLog(const Readers& readers, std::size_t log,
 }
 
 // Later changes that lie where Next() cannot reach them were once reached.
-void ShardFiles::RefuseDamage(const ShardLogReader& reader) {
+void PartFiles::RefuseDamage(const PartLogReader& reader) {
   if (lost_ || !reader.HasLater(number_ + 1)) return;
   Lose(fmt::format("{} is damaged at byte {}: changes after number {} follow, but cannot be made",
                    reader.path().string(), reader.offset(), number_));
 }
 
 // A log that was cut has lost no change if it ends before the cut, or if the other log goes on behind it.
-void ShardFiles::RefuseFlaw(const Readers& readers, std::size_t log) {
-  const ShardLogReader &reader = *readers[log], &other = *readers[1 - log];
+void PartFiles::RefuseFlaw(const Readers& readers, std::size_t log) {
+  const PartLogReader &reader = *readers[log], &other = *readers[1 - log];
   const std::string flaw = reader.Flaw();
   if (lost_ || flaw.empty()) return;
   const std::uint64_t first = reader.FirstNumber();
@@ -170,7 +169,7 @@ void ShardFiles::RefuseFlaw(const Readers& readers, std::size_t log) {
   }
 }
 
-void ShardFiles::Lose(const std::string& what) {
+void PartFiles::Lose(const std::string& what) {
   if (!storage_.accept_loss) {
     Fail(
         "{}. Put back a copy of the whole folder, or give up what is lost by starting the server once with "
@@ -182,34 +181,34 @@ void ShardFiles::Lose(const std::string& what) {
 }
 
 // Until the snapshot is there, everything is as it was found.
-void ShardFiles::BeginAnew(StateWriter&& state) {
-  PutNumbers(state, shard_, number_);
+void PartFiles::BeginAnew(StateWriter&& state) {
+  PutNumbers(state, part_, number_);
   if (!storage_.audit.empty() && fs::exists(storage_.audit)) FlushFile(storage_.audit);
   WriteSnapshot(SnapshotPath(storage_.folder), std::move(state));
   snapshot_number_ = number_;
   last_ = {};
   active_ = 0;
-  for (const std::size_t log : {0, 1}) ShardLog::Create(LogPath(log), shard_);
-  OpenLogs({ShardLog::kBegin, ShardLog::kBegin});
+  for (const std::size_t log : {0, 1}) PartLog::Create(LogPath(log), part_);
+  OpenLogs({PartLog::kBegin, PartLog::kBegin});
 }
 
-void ShardFiles::OpenLogs(const std::array<std::uint64_t, 2>& ends) {
+void PartFiles::OpenLogs(const std::array<std::uint64_t, 2>& ends) {
   for (const std::size_t log : {0, 1}) {
-    logs_[log] = std::make_unique<ShardLog>(LogPath(log), shard_, ends[log]);
+    logs_[log] = std::make_unique<PartLog>(LogPath(log), part_, ends[log]);
   }
 }
 
-void ShardFiles::Append(LogRecord& record) {
+void PartFiles::Append(LogRecord& record) {
   record.number = number_ + 1;
   logs_[active_]->Append(record, storage_.durable);
   number_ = last_[active_] = record.number;
 }
 
-std::uint64_t ShardFiles::Length() const {
+std::uint64_t PartFiles::Length() const {
   return logs_[active_]->end() + (IsFree(1 - active_) ? 0 : logs_[1 - active_]->end());
 }
 
-bool ShardFiles::WantsSnapshot(std::uint64_t bytes) {
+bool PartFiles::WantsSnapshot(std::uint64_t bytes) {
   const std::uint64_t wanted = std::max(storage_.log_bytes, kFewestChanges * bytes);
   const bool suspect = logs_[active_]->suspect();
   if (under_way_.valid()) {
@@ -222,12 +221,12 @@ bool ShardFiles::WantsSnapshot(std::uint64_t bytes) {
   return must_succeed_ || (length > wanted && length > retry_length_);
 }
 
-void ShardFiles::BeginSnapshot(const std::function<StateWriter()>& save) {
+void PartFiles::BeginSnapshot(const std::function<StateWriter()>& save) {
   TRIREME_CHECK(!under_way_.valid());
   begun_number_ = number_;
   try {
     StateWriter state = save();
-    PutNumbers(state, shard_, number_);
+    PutNumbers(state, part_, number_);
     under_way_ = std::async(std::launch::async, [path = SnapshotPath(storage_.folder), audit = storage_.audit,
                                                  state = std::move(state)]() mutable {
       if (!audit.empty()) FlushFile(audit);
@@ -246,12 +245,12 @@ void ShardFiles::BeginSnapshot(const std::function<StateWriter()>& save) {
   if (must_succeed_) FinishSnapshot();
 }
 
-void ShardFiles::FinishSnapshot() {
+void PartFiles::FinishSnapshot() {
   if (under_way_.valid()) Collect();
   if (!failure_.empty()) Fail("{}. Nothing was changed: make room, then try again", failure_);
 }
 
-void ShardFiles::Collect() {
+void PartFiles::Collect() {
   try {
     under_way_.get();
   } catch (const Error& error) {
@@ -265,7 +264,7 @@ void ShardFiles::Collect() {
   if (number_ == snapshot_number_) logs_[active_]->Restart(storage_.log_bytes);
 }
 
-void ShardFiles::SnapshotFailed(const std::string& why) {
+void PartFiles::SnapshotFailed(const std::string& why) {
   failure_ = why;
   retry_length_ = Length() + storage_.log_bytes / 4;
 }

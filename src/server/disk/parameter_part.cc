@@ -1,12 +1,12 @@
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/server/disk/shard_audit.h"
-#include "trireme/server/disk/shard_files.h"
-#include "trireme/server/disk/shard_log.h"
-#include "trireme/server/disk/shard_state.h"
+#include "trireme/server/disk/part_audit.h"
+#include "trireme/server/disk/part_files.h"
+#include "trireme/server/disk/part_log.h"
+#include "trireme/server/disk/part_state.h"
 
 namespace trireme {
 namespace {
@@ -16,35 +16,35 @@ constexpr const char *kAuditBytes = "audit/bytes", *kAuditSum = "audit/checksum"
 
 }  // namespace
 
-class Shard::Impl {
+class ParameterPart::Impl {
  public:
-  Impl(const ShardStorage& storage, ShardState&& state) : storage_(storage), state_(std::move(state)) {}
+  Impl(const PartStorage& storage, PartState&& state) : storage_(storage), state_(std::move(state)) {}
 
   void Create() {
-    if (!storage_.audit.empty()) audit_ = std::make_unique<ShardAudit>(storage_.audit);
-    if (!storage_.folder.empty()) files_ = ShardFiles::Create(storage_, Saved());
+    if (!storage_.audit.empty()) audit_ = std::make_unique<PartAudit>(storage_.audit);
+    if (!storage_.folder.empty()) files_ = PartFiles::Create(storage_, Saved());
   }
 
-  static std::unique_ptr<Impl> Recover(const ShardStorage& storage) {
+  static std::unique_ptr<Impl> Recover(const PartStorage& storage) {
     if (storage.folder.empty()) return nullptr;
-    std::unique_ptr<ShardFiles> files = ShardFiles::Open(storage);
+    std::unique_ptr<PartFiles> files = PartFiles::Open(storage);
     if (files == nullptr) return nullptr;
-    std::optional<ShardAudit::Extent> audit;
-    std::unique_ptr<Impl> shard;
+    std::optional<PartAudit::Extent> audit;
+    std::unique_ptr<Impl> part;
     {
       const StateReader saved = files->ReadState();
       if (saved.Has(kAuditBytes)) {
-        audit = ShardAudit::Extent{.bytes = saved.GetValue<std::uint64_t>(kAuditBytes),
-                                   .sum = saved.GetValue<std::uint64_t>(kAuditSum)};
+        audit = PartAudit::Extent{.bytes = saved.GetValue<std::uint64_t>(kAuditBytes),
+                                  .sum = saved.GetValue<std::uint64_t>(kAuditSum)};
       }
-      shard = std::make_unique<Impl>(storage, ShardState(saved));
+      part = std::make_unique<Impl>(storage, PartState(saved));
     }
-    shard->files_ = std::move(files);
-    shard->Replay(audit);
-    return shard;
+    part->files_ = std::move(files);
+    part->Replay(audit);
+    return part;
   }
 
-  void Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note) {
+  void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note) {
     TRIREME_CHECK(gradient.size() == state_.params().size());
     TRIREME_CHECK(update.sequence > state_.LastSequence(update.worker));
     Commit({.kind = LogRecord::Kind::kUpdate,
@@ -64,7 +64,7 @@ class Shard::Impl {
             .text = value});
   }
 
-  const ShardState& state() const { return state_; }
+  const PartState& state() const { return state_; }
   const std::string& remark() const {
     static const std::string kNone;
     return files_ == nullptr ? kNone : files_->remark();
@@ -84,7 +84,7 @@ class Shard::Impl {
   // The log decides: what is in it has happened, whether or not the process lives to make it in memory.
   void Commit(LogRecord record) {
     MakeRoom(record);
-    if (files_ != nullptr && files_->WantsSnapshot(ShardLog::SizeOf(record))) {
+    if (files_ != nullptr && files_->WantsSnapshot(PartLog::SizeOf(record))) {
       files_->BeginSnapshot([this] { return Saved(); });
     }
     const bool audited = audit_ != nullptr && record.kind == LogRecord::Kind::kUpdate;
@@ -126,16 +126,16 @@ class Shard::Impl {
 
   // `audit`: what it was at the snapshot. Where there was none, or its file is gone, a new one begins at the
   // recovered version, and a snapshot remembers that.
-  void Replay(const std::optional<ShardAudit::Extent>& audit) {
+  void Replay(const std::optional<PartAudit::Extent>& audit) {
     const bool audited = !storage_.audit.empty();
     const bool goes_on =
-        audited && audit.has_value() && (audit->bytes == 0 || ShardAudit::Exists(storage_.audit));
-    if (goes_on) audit_ = std::make_unique<ShardAudit>(storage_.audit, *audit, state_.version());
+        audited && audit.has_value() && (audit->bytes == 0 || PartAudit::Exists(storage_.audit));
+    if (goes_on) audit_ = std::make_unique<PartAudit>(storage_.audit, *audit, state_.version());
     files_->Replay([&](const LogRecord& record) {
       if (!Fits(record)) {
         Fail(
             "the log in {} does not fit its snapshot at change {}: put back a copy of the whole folder, or "
-            "remove it to begin the shard anew",
+            "remove it to begin the part anew",
             storage_.folder.string(), record.number);
       }
       if (goes_on && record.kind == LogRecord::Kind::kUpdate) audit_->Add(record.version, record.update);
@@ -144,44 +144,50 @@ class Shard::Impl {
     });
     if (files_->lost()) files_->BeginAnew(Saved());
     if (!audited || goes_on) return;
-    audit_ = std::make_unique<ShardAudit>(storage_.audit);
+    audit_ = std::make_unique<PartAudit>(storage_.audit);
     files_->BeginSnapshot([this] { return Saved(); });
     files_->FinishSnapshot();
   }
 
-  ShardStorage storage_;
-  ShardState state_;
-  std::unique_ptr<ShardAudit> audit_;
-  std::unique_ptr<ShardFiles> files_;
+  PartStorage storage_;
+  PartState state_;
+  std::unique_ptr<PartAudit> audit_;
+  std::unique_ptr<PartFiles> files_;
 };
 
-Shard::Shard(const ShardSetup& setup, const ShardStorage& storage, std::span<const float> params,
-             std::span<const float> moments, std::uint64_t updates, std::int64_t steps)
-    : impl_(std::make_unique<Impl>(storage, ShardState(setup, params, moments, updates, steps))) {
+ParameterPart::ParameterPart(const PartSetup& setup, const PartStorage& storage,
+                             std::span<const float> params, std::span<const float> moments,
+                             std::uint64_t updates, std::int64_t steps)
+    : impl_(std::make_unique<Impl>(storage, PartState(setup, params, moments, updates, steps))) {
   impl_->Create();
 }
 
-Shard::Shard(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ParameterPart::ParameterPart(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-std::unique_ptr<Shard> Shard::Recover(const ShardStorage& storage) {
+std::unique_ptr<ParameterPart> ParameterPart::Recover(const PartStorage& storage) {
   std::unique_ptr<Impl> impl = Impl::Recover(storage);
-  return impl == nullptr ? nullptr : std::unique_ptr<Shard>(new Shard(std::move(impl)));
+  return impl == nullptr ? nullptr : std::unique_ptr<ParameterPart>(new ParameterPart(std::move(impl)));
 }
 
-Shard::~Shard() = default;
+ParameterPart::~ParameterPart() = default;
 
-const std::string& Shard::remark() const { return impl_->remark(); }
-const ShardSetup& Shard::setup() const { return impl_->state().setup(); }
-std::span<const float> Shard::params() const { return impl_->state().params(); }
-std::span<const float> Shard::moments(std::size_t m) const { return impl_->state().moments(m); }
-std::size_t Shard::moment_count() const { return impl_->state().moment_count(); }
-std::uint64_t Shard::version() const { return impl_->state().version(); }
-std::int64_t Shard::steps() const { return impl_->state().steps(); }
-std::uint64_t Shard::LastSequence(std::uint64_t worker) const { return impl_->state().LastSequence(worker); }
-void Shard::Apply(const ShardUpdate& update, std::span<const float> gradient, const std::string& note) {
+const std::string& ParameterPart::remark() const { return impl_->remark(); }
+const PartSetup& ParameterPart::setup() const { return impl_->state().setup(); }
+std::span<const float> ParameterPart::params() const { return impl_->state().params(); }
+std::span<const float> ParameterPart::moments(std::size_t m) const { return impl_->state().moments(m); }
+std::size_t ParameterPart::moment_count() const { return impl_->state().moment_count(); }
+std::uint64_t ParameterPart::version() const { return impl_->state().version(); }
+std::int64_t ParameterPart::steps() const { return impl_->state().steps(); }
+std::uint64_t ParameterPart::LastSequence(std::uint64_t worker) const {
+  return impl_->state().LastSequence(worker);
+}
+void ParameterPart::Apply(const PartUpdate& update, std::span<const float> gradient,
+                          const std::string& note) {
   impl_->Apply(update, gradient, note);
 }
-void Shard::Note(const std::string& name, const std::string& value) { impl_->Note(name, value); }
-const std::string& Shard::NoteOf(const std::string& name) const { return impl_->state().NoteOf(name); }
+void ParameterPart::Note(const std::string& name, const std::string& value) { impl_->Note(name, value); }
+const std::string& ParameterPart::NoteOf(const std::string& name) const {
+  return impl_->state().NoteOf(name);
+}
 
 }  // namespace trireme

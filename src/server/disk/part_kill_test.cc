@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/system.h"
-#include "trireme/server/disk/shard_test_util.h"
+#include "trireme/server/disk/part_test_util.h"
 
 namespace trireme {
 namespace {
@@ -17,14 +17,14 @@ struct Life {
   int kills;
 };
 
-// Recovers or begins the shard and makes updates for ever; writes the version after each to `acknowledge`.
-[[noreturn]] void Serve(const Course& course, const ShardStorage& storage, int acknowledge) {
+// Recovers or begins the part and makes updates for ever; writes the version after each to `acknowledge`.
+[[noreturn]] void Serve(const Course& course, const PartStorage& storage, int acknowledge) {
   try {
-    std::unique_ptr<Shard> shard = Shard::Recover(storage);
-    if (shard == nullptr) shard = std::make_unique<Shard>(course.setup(), storage, course.Start());
+    std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+    if (part == nullptr) part = std::make_unique<ParameterPart>(course.setup(), storage, course.Start());
     for (;;) {
-      course.Run(*shard, shard->version() + 1);
-      const std::uint64_t version = shard->version();
+      course.Run(*part, part->version() + 1);
+      const std::uint64_t version = part->version();
       if (::write(acknowledge, &version, sizeof version) != sizeof version) ::_exit(4);
     }
   } catch (const std::exception& error) {
@@ -35,7 +35,7 @@ struct Life {
 
 // Kills the process after some acknowledgements and a moment more, and returns the last version it
 // acknowledged, `before` if none.
-std::uint64_t LiveAndDie(const Course& course, const ShardStorage& storage, std::uint64_t before,
+std::uint64_t LiveAndDie(const Course& course, const PartStorage& storage, std::uint64_t before,
                          std::uint32_t acknowledged, double moment_s) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -72,9 +72,9 @@ std::uint64_t LiveAndDie(const Course& course, const ShardStorage& storage, std:
   return last;
 }
 
-class ShardKilled : public ShardFolderTest, public testing::WithParamInterface<Life> {};
+class PartKilled : public PartFolderTest, public testing::WithParamInterface<Life> {};
 INSTANTIATE_TEST_SUITE_P(
-    Often, ShardKilled,
+    Often, PartKilled,
     testing::Values(Life{.floats = 9, .log_bytes = 5000, .durable = false, .kills = 40},
                     Life{.floats = 9, .log_bytes = 5000, .durable = true, .kills = 10},
                     Life{.floats = 30'000, .log_bytes = 0, .durable = false, .kills = 20}),
@@ -82,10 +82,10 @@ INSTANTIATE_TEST_SUITE_P(
       return fmt::format("{}floats{}", info.param.floats, info.param.durable ? "Durable" : "");
     });
 
-TEST_P(ShardKilled, NothingAcknowledgedIsLostAndNothingIsMadeTwice) {
+TEST_P(PartKilled, NothingAcknowledgedIsLostAndNothingIsMadeTwice) {
   const Life life = GetParam();
   Course course(life.floats);
-  ShardStorage storage = Storage(life.log_bytes);
+  PartStorage storage = Storage(life.log_bytes);
   storage.durable = life.durable;
   storage.audit = root_ / "audit";
   RandomStream random(2, Purpose::kTest, 0, life.floats);
@@ -96,16 +96,16 @@ TEST_P(ShardKilled, NothingAcknowledgedIsLostAndNothingIsMadeTwice) {
     const std::uint32_t acknowledged = i % 4 == 0 ? 0 : 1 + random.NextBelow(life.durable ? 10 : 30);
     const double moment_s = random.NextUniform() * (acknowledged == 0 ? 3e-3 : 3e-4);
     const std::uint64_t last = LiveAndDie(course, storage, version, acknowledged, moment_s);
-    const std::unique_ptr<Shard> shard = Shard::Recover(storage);
-    if (shard == nullptr) {
+    const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+    if (part == nullptr) {
       ASSERT_EQ(last, 0u);
       continue;
     }
-    ASSERT_GE(shard->version(), last) << "an acknowledged update is lost";
-    ASSERT_LE(shard->version(), last + 1);
-    past += shard->version() > last;
-    version = shard->version();
-    course.Expect(*shard);
+    ASSERT_GE(part->version(), last) << "an acknowledged update is lost";
+    ASSERT_LE(part->version(), last + 1);
+    past += part->version() > last;
+    version = part->version();
+    course.Expect(*part);
     ASSERT_EQ(ReadFile(storage.audit), AuditOf(version));
     if (HasFailure()) return;
   }

@@ -1,6 +1,6 @@
-// The changes of a shard in a file, one record after the other: docs/server-files.md describes the bytes.
+// The changes of a part in a file, one record after the other: docs/server-files.md describes the bytes.
 //
-// Changes are numbered 1, 2, ... from the beginning of the shard's life. A log is written from its start
+// Changes are numbered 1, 2, ... from the beginning of the part's life. A log is written from its start
 // again and again, over records that a snapshot has made superfluous: where the numbers cease to follow each
 // other, the valid part ends. A record that was written in part does not check and ends it too.
 //
@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 namespace trireme {
 
@@ -26,27 +26,27 @@ struct LogRecord {
   enum class Kind : std::uint32_t { kUpdate = 1, kNote = 2 };
   Kind kind = Kind::kUpdate;
   std::uint64_t number = 0;   // of the change
-  std::uint64_t version = 0;  // of the shard, after it
-  ShardUpdate update = {};    // of an update, with its gradient
+  std::uint64_t version = 0;  // of the part, after it
+  PartUpdate update = {};     // of an update, with its gradient
   std::span<const float> gradient;
   std::string_view name, text;  // of a note; an update carries a text that may be empty, and no name
 };
 
 // For appending.
-class ShardLog {
+class PartLog {
  public:
-  // Opens the file, which must exist, for appending at `end` (kBegin: from the start). `shard` is put into
+  // Opens the file, which must exist, for appending at `end` (kBegin: from the start). `part` is put into
   // every record.
-  ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end);
-  ~ShardLog();
-  ShardLog(const ShardLog&) = delete;
-  ShardLog& operator=(const ShardLog&) = delete;
+  PartLog(std::filesystem::path path, std::uint64_t part, std::uint64_t end);
+  ~PartLog();
+  PartLog(const PartLog&) = delete;
+  PartLog& operator=(const PartLog&) = delete;
 
   // Where the first record lies.
   static constexpr std::uint64_t kBegin = 64;
 
   // Makes a log without records, with a little room, in place of what was there. Throws Error.
-  static void Create(const std::filesystem::path& path, std::uint64_t shard);
+  static void Create(const std::filesystem::path& path, std::uint64_t part);
 
   // Bytes that a record takes.
   static std::uint64_t SizeOf(const LogRecord& record);
@@ -68,7 +68,7 @@ class ShardLog {
   void Withdraw();
 
   std::filesystem::path path_;
-  std::uint64_t shard_;
+  std::uint64_t part_;
   std::uint64_t end_;
   std::uint64_t length_ = 0;  // of the file, as it says itself
   bool suspect_ = false;
@@ -76,17 +76,17 @@ class ShardLog {
 };
 
 // For reading after a restart. Views of records are valid as long as the reader.
-class ShardLogReader {
+class PartLogReader {
  public:
   // Throws Error when the file cannot be read. One that is damaged, cut or missing is read as far as
   // possible.
-  ShardLogReader(std::filesystem::path path, std::uint64_t shard);
-  ~ShardLogReader();
-  ShardLogReader(const ShardLogReader&) = delete;
-  ShardLogReader& operator=(const ShardLogReader&) = delete;
+  PartLogReader(std::filesystem::path path, std::uint64_t part);
+  ~PartLogReader();
+  PartLogReader(const PartLogReader&) = delete;
+  PartLogReader& operator=(const PartLogReader&) = delete;
 
   // The next record, if it is whole and its number follows that of the record before it. Throws Error when it
-  // is whole but belongs to another shard.
+  // is whole but belongs to another part.
   std::optional<LogRecord> Next();
   // The number of the first record, 0 if there is none.
   std::uint64_t FirstNumber() const;
@@ -109,14 +109,14 @@ class ShardLogReader {
 
   struct Found {
     LogRecord record;
-    std::uint64_t shard = 0, size = 0;
+    std::uint64_t part = 0, size = 0;
   };
   std::optional<Found> At(std::uint64_t offset) const;
 
   std::filesystem::path path_;
-  std::uint64_t shard_;
+  std::uint64_t part_;
   std::span<const std::byte> bytes_;  // the file, mapped
-  std::uint64_t offset_ = ShardLog::kBegin;
+  std::uint64_t offset_ = PartLog::kBegin;
   std::uint64_t previous_ = 0;  // number of the record before offset_; 0 at the start
 };
 

@@ -13,10 +13,10 @@
 
 namespace trireme {
 
-class Pulse {
+class Heartbeat {
  public:
-  Pulse(std::vector<ServerPlace> places, std::vector<std::uint64_t> workers, double lease_s);
-  ~Pulse();
+  Heartbeat(std::vector<ServerPlace> places, std::vector<std::uint64_t> workers, double lease_s);
+  ~Heartbeat();
 
  private:
   void Run(double every_s);

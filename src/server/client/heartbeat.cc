@@ -1,15 +1,15 @@
-#include "trireme/server/client/pulse.h"
+#include "trireme/server/client/heartbeat.h"
 
 #include <utility>
 
 namespace trireme {
 
-Pulse::Pulse(std::vector<ServerPlace> places, std::vector<std::uint64_t> workers, double lease_s)
+Heartbeat::Heartbeat(std::vector<ServerPlace> places, std::vector<std::uint64_t> workers, double lease_s)
     : places_(std::move(places)),
       workers_(std::move(workers)),
       thread_([this, lease_s] { Run(lease_s / 5); }) {}
 
-Pulse::~Pulse() {
+Heartbeat::~Heartbeat() {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -19,7 +19,7 @@ Pulse::~Pulse() {
 }
 
 // A server that cannot be reached now is tried again next time: the workers themselves notice and say so.
-void Pulse::Run(double every_s) {
+void Heartbeat::Run(double every_s) {
   const auto bytes = std::as_bytes(std::span(workers_));
   const Outgoing alive = MakeMessage({.kind = MessageKind::kAlive}, {}, {},
                                      {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

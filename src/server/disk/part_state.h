@@ -1,4 +1,4 @@
-// What a shard holds in memory, and how a change changes it. Knows nothing of files: a shard that is
+// What a part holds in memory, and how a change changes it. Knows nothing of files: a part that is
 // recovered makes the logged changes again with this same code, and so arrives at the same bits.
 //
 // Thread safety: none. Changes neither throw nor allocate.
@@ -14,27 +14,27 @@
 #include "trireme/base/state.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/server/disk/last_sequences.h"
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 namespace trireme {
 
-class ShardState {
+class PartState {
  public:
-  // The arguments are those of Shard.
-  ShardState(const ShardSetup& setup, std::span<const float> params, std::span<const float> moments,
-             std::uint64_t updates, std::int64_t steps);
+  // The arguments are those of ParameterPart.
+  PartState(const PartSetup& setup, std::span<const float> params, std::span<const float> moments,
+            std::uint64_t updates, std::int64_t steps);
   // As saved. Throws Error when it does not fit together.
-  explicit ShardState(const StateReader& in);
+  explicit PartState(const StateReader& in);
   void Save(StateWriter& out) const;
 
   // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice.
-  void Apply(const ShardUpdate& update, std::span<const float> gradient) noexcept;
+  void Apply(const PartUpdate& update, std::span<const float> gradient) noexcept;
   // Requires MakeRoomForNote for the same name and length before it.
   void SetNote(std::string_view name, std::string_view value) noexcept;
   // The only part of a change that needs memory, so that it fails before the change has begun.
   void MakeRoomForNote(std::string_view name, std::size_t length);
 
-  const ShardSetup& setup() const { return setup_; }
+  const PartSetup& setup() const { return setup_; }
   std::span<const float> params() const { return params_.span(); }
   std::span<const float> moments(std::size_t m) const { return moments_.at(m).span(); }
   std::size_t moment_count() const { return moments_.size(); }
@@ -46,7 +46,7 @@ class ShardState {
  private:
   void MakeRoom();
 
-  ShardSetup setup_;
+  PartSetup setup_;
   OptimizerRule rule_;
   AlignedBuffer<float> params_;
   std::vector<AlignedBuffer<float>> moments_;

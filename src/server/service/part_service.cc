@@ -1,4 +1,4 @@
-#include "trireme/server/service/shard_service.h"
+#include "trireme/server/service/part_service.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// A shard remembers the last updates of as many workers.
+// A part remembers the last updates of as many workers.
 constexpr int kMostOnTheirOwn = LastSequences::kMost;
 
 // Whether all are finite: no exponent of ones only.
@@ -28,27 +28,27 @@ struct AllFinite {
 
 }  // namespace
 
-ShardService::ShardService(ServerTransport& transport, const RunTerms& terms, int index,
-                           std::unique_ptr<Shard> shard, Say say, bool recovered)
+PartService::PartService(ServerTransport& transport, const RunTerms& terms, int index,
+                         std::unique_ptr<ParameterPart> part, Say say, bool recovered)
     : transport_(transport),
       terms_(terms),
       index_(index),
-      shard_(std::move(shard)),
+      part_(std::move(part)),
       members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : kMostOnTheirOwn),
-      gradient_(shard_->params().size()),
+      gradient_(part_->params().size()),
       recovered_(recovered),
-      first_version_(shard_->version()),
+      first_version_(part_->version()),
       all_back_(recovered ? Clock::now() + lease() : Deadline::min()),
       say_(std::move(say)) {
   if (terms.pace == Pace::kSync) rounds_ = std::make_unique<SyncRounds>(*this, recovered);
 }
 
-ShardService::~ShardService() = default;
+PartService::~PartService() = default;
 
 // The first server gives the ranks. Elsewhere, in step, whoever still holds the rank of a worker that has it
 // from there has lost it.
-void ShardService::Join(PeerId peer, const Greeting& greeting, std::uint64_t sequence, Deadline now,
-                        const std::string& address) {
+void PartService::Join(PeerId peer, const Greeting& greeting, std::uint64_t sequence, Deadline now,
+                       const std::string& address) {
   const bool known = members_.Find(greeting.worker) != nullptr;
   const int wanted = static_cast<int>(greeting.rank);
   const Member* const holder = members_.WithRank(wanted);
@@ -64,7 +64,7 @@ void ShardService::Join(PeerId peer, const Greeting& greeting, std::uint64_t seq
   const std::uint64_t slowest = members_.SlowestClock();
   Member& member = members_.Join(greeting.worker, wanted, peer, now);
   member.candidate = greeting.candidate;
-  say_(fmt::format("shard {}: worker {} {} from {}", index_, member.rank, known ? "is back" : "joined",
+  say_(fmt::format("part {}: worker {} {} from {}", index_, member.rank, known ? "is back" : "joined",
                    address));
   const Header request{.worker = greeting.worker, .sequence = sequence};
   if (rounds_) {
@@ -79,7 +79,7 @@ void ShardService::Join(PeerId peer, const Greeting& greeting, std::uint64_t seq
   SendWelcome(member, request, 0);
 }
 
-void ShardService::Handle(PeerId peer, const Header& request, Incoming& message, Deadline now) {
+void PartService::Handle(PeerId peer, const Header& request, Incoming& message, Deadline now) {
   Member* const member = members_.Find(request.worker);
   if (member == nullptr || member->peer != peer) {
     Fail("{}this worker was given up: it was not heard for {} s. It may join again", kLater, terms_.lease_s);
@@ -116,14 +116,14 @@ void ShardService::Handle(PeerId peer, const Header& request, Incoming& message,
 }
 
 // A worker tries how fast the way is.
-void ShardService::Echo(const Member& member, const Header& request, Incoming& message) {
+void PartService::Echo(const Member& member, const Header& request, Incoming& message) {
   constexpr std::uint64_t kLongest = 1 << 20;
   if (request.floats > 0 || request.doubles > 0 || request.bytes > kLongest)
     Fail("an echo of {} bytes", request.bytes);
   Send(member, MakeMessage(AnswerTo(request, MessageKind::kEcho), {}, {}, ReadText(message, request)));
 }
 
-void ShardService::GiveUp(Member member, Deadline now) {
+void PartService::GiveUp(Member member, Deadline now) {
   members_.Leave(member.id);
   if (rounds_) {
     rounds_->Drop(member);
@@ -134,27 +134,27 @@ void ShardService::GiveUp(Member member, Deadline now) {
 }
 
 // With bounded staleness others wait for its clock, which stands still from now on.
-void ShardService::Rest(Member& member, Deadline now) {
+void PartService::Rest(Member& member, Deadline now) {
   if (std::exchange(member.resting, true)) return;
   AnswerApplied(now);
 }
 
-void ShardService::Finish(Member& member, const Header& request, Deadline now) {
+void PartService::Finish(Member& member, const Header& request, Deadline now) {
   if (!finished()) Note("finished", "yes");
   SendParams(member, request);
   AnswerApplied(now);
 }
 
-void ShardService::ReadGradient(const Header& request, Incoming& message, std::span<float> values) const {
-  const std::size_t size = shard_->params().size();
+void PartService::ReadGradient(const Header& request, Incoming& message, std::span<float> values) const {
+  const std::size_t size = part_->params().size();
   if (request.floats != values.size() || request.doubles > 0 || request.bytes > 0) {
     Fail("a gradient of {} floats, where {} are due", request.floats, values.size());
   }
-  if (request.version > shard_->version()) {
+  if (request.version > part_->version()) {
     Fail(
         "a gradient for version {} of the parameters, where this server has {}: it has lost updates, or "
         "serves another run",
-        request.version, shard_->version());
+        request.version, part_->version());
   }
   constexpr std::int64_t kMostSteps = 1'000'000'000'000;
   if (request.steps < 0 || request.steps > kMostSteps) Fail("a push of {} steps", request.steps);
@@ -167,28 +167,27 @@ void ShardService::ReadGradient(const Header& request, Incoming& message, std::s
 }
 
 // A disk that is full now may have room later.
-void ShardService::Apply(const ShardUpdate& update, std::span<const float> gradient,
-                         const std::string& note) {
+void PartService::Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note) {
   try {
-    shard_->Apply(update, gradient, note);
+    part_->Apply(update, gradient, note);
   } catch (const Error& error) {
     Fail("{}{}", kLater, error.what());
   }
 }
 
-void ShardService::Note(const std::string& name, const std::string& value) {
+void PartService::Note(const std::string& name, const std::string& value) {
   try {
-    shard_->Note(name, value);
+    part_->Note(name, value);
   } catch (const Error& error) {
     Fail("{}{}", kLater, error.what());
   }
 }
 
-void ShardService::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
+void PartService::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
   ReadGradient(request, message, gradient_.span());
   Header applied = request;
-  if (request.sequence > shard_->LastSequence(member.id)) {
-    const float staleness = static_cast<float>(shard_->version() - request.version);
+  if (request.sequence > part_->LastSequence(member.id)) {
+    const float staleness = static_cast<float>(part_->version() - request.version);
     const float rate = terms_.staleness_scaled ? 1 / (1 + staleness) : 1;
     Apply({.worker = member.id,
            .sequence = request.sequence,
@@ -196,7 +195,7 @@ void ShardService::Push(Member& member, const Header& request, Incoming& message
            .learning_rate = rate * request.learning_rate,
            .special = {request.special_begin, request.special_end, rate * request.special_rate}},
           gradient_.span());
-    applied.number = shard_->version();
+    applied.number = part_->version();
     applied.flags = 0;
   } else {
     applied.number = 0;
@@ -216,7 +215,7 @@ void ShardService::Push(Member& member, const Header& request, Incoming& message
 }
 
 // Nobody knows how far those are that have not come back yet after a restart.
-bool ShardService::MayGoOn(const Member& member, Deadline now) const {
+bool PartService::MayGoOn(const Member& member, Deadline now) const {
   if (terms_.pace != Pace::kSsp || finished()) return true;
   if (now < all_back_) return false;
   const std::uint64_t slowest = members_.SlowestClock();
@@ -224,7 +223,7 @@ bool ShardService::MayGoOn(const Member& member, Deadline now) const {
          member.clock - slowest <= static_cast<std::uint64_t>(terms_.staleness_bound);
 }
 
-void ShardService::AnswerApplied(Deadline now) {
+void PartService::AnswerApplied(Deadline now) {
   std::erase_if(applied_, [&](const auto& entry) {
     const Member* const member = members_.Find(entry.first);
     if (member == nullptr) return true;
@@ -235,33 +234,33 @@ void ShardService::AnswerApplied(Deadline now) {
 }
 
 // They are alive but have asked for nothing for too long, while others wait for them.
-void ShardService::LeaveThoseThatHang(Deadline now) {
+void PartService::LeaveThoseThatHang(Deadline now) {
   if (applied_.empty()) return;
   for (auto& [id, member] : members_.all()) {
     if (!member.active || applied_.contains(id) || now - member.asked <= patience()) continue;
     member.active = false;
-    say_(fmt::format("shard {}: worker {} has asked for nothing for {} s and is not waited for", index_,
+    say_(fmt::format("part {}: worker {} has asked for nothing for {} s and is not waited for", index_,
                      member.rank, terms_.round_s));
   }
 }
 
-void ShardService::Fetch(Member& member, const Header& request) {
+void PartService::Fetch(Member& member, const Header& request) {
   Header header = AnswerTo(request, MessageKind::kState);
-  const std::size_t size = shard_->params().size();
-  header.number = shard_->version();
-  header.floats = size * (1 + shard_->moment_count());
+  const std::size_t size = part_->params().size();
+  header.number = part_->version();
+  header.floats = size * (1 + part_->moment_count());
   MessageWriter message(header);
-  std::memcpy(message.floats(), shard_->params().data(), size * sizeof(float));
-  for (std::size_t m = 0; m < shard_->moment_count(); ++m) {
-    std::memcpy(message.floats() + (m + 1) * size * sizeof(float), shard_->moments(m).data(),
+  std::memcpy(message.floats(), part_->params().data(), size * sizeof(float));
+  for (std::size_t m = 0; m < part_->moment_count(); ++m) {
+    std::memcpy(message.floats() + (m + 1) * size * sizeof(float), part_->moments(m).data(),
                 size * sizeof(float));
   }
   Send(member, message.Take());
 }
 
-void ShardService::OnTime(Deadline now) {
+void PartService::OnTime(Deadline now) {
   for (const Member& member : members_.Expire(now)) {
-    say_(fmt::format("shard {}: worker {} was not heard for {} s and is given up", index_, member.rank,
+    say_(fmt::format("part {}: worker {} was not heard for {} s and is given up", index_, member.rank,
                      terms_.lease_s));
     if (member.peer) {
       transport_.Close(*member.peer, fmt::format("{}worker {} was not heard for {} s", kLater, member.rank,
@@ -287,32 +286,32 @@ void ShardService::OnTime(Deadline now) {
   }
 }
 
-Header ShardService::AnswerTo(const Header& request, MessageKind kind, std::uint32_t flags) const {
+Header PartService::AnswerTo(const Header& request, MessageKind kind, std::uint32_t flags) const {
   return {.kind = kind,
           .worker = request.worker,
           .sequence = request.sequence,
-          .version = shard_->version(),
-          .steps = shard_->steps(),
+          .version = part_->version(),
+          .steps = part_->steps(),
           .number = request.number,
           .flags = flags | (finished() ? kFinished : 0u),
           .leader = members_.leader(),
           .members = static_cast<std::uint32_t>(members_.size())};
 }
 
-void ShardService::Send(const Member& member, Outgoing message) {
+void PartService::Send(const Member& member, Outgoing message) {
   if (member.peer) transport_.Send(*member.peer, std::move(message));
 }
 
-void ShardService::SendWaiting(const Member& member, const Header& request, const std::string& for_whom) {
+void PartService::SendWaiting(const Member& member, const Header& request, const std::string& for_whom) {
   Send(member, MakeMessage(AnswerTo(request, MessageKind::kWaiting), {}, {}, for_whom));
 }
 
-void ShardService::SendParams(const Member& member, const Header& request, std::uint32_t flags,
-                              std::span<const float> extras, std::span<const double> doubles,
-                              std::string_view bytes) {
+void PartService::SendParams(const Member& member, const Header& request, std::uint32_t flags,
+                             std::span<const float> extras, std::span<const double> doubles,
+                             std::string_view bytes) {
   Header header = AnswerTo(request, MessageKind::kParams, flags);
   header.clip = static_cast<double>(member.clock);
-  const std::span<const float> params = shard_->params();
+  const std::span<const float> params = part_->params();
   header.floats = params.size() + extras.size();
   header.doubles = doubles.size();
   header.bytes = bytes.size();
@@ -325,12 +324,12 @@ void ShardService::SendParams(const Member& member, const Header& request, std::
   Send(member, message.Take());
 }
 
-void ShardService::SendWelcome(const Member& member, const Header& request, std::uint64_t number,
-                               std::string_view state, std::uint32_t flags) {
+void PartService::SendWelcome(const Member& member, const Header& request, std::uint64_t number,
+                              std::string_view state, std::uint32_t flags) {
   Header header = AnswerTo(request, MessageKind::kWelcome, flags);
   header.worker = static_cast<std::uint64_t>(member.rank);
   header.number = number;
-  Send(member, MakeMessage(header, shard_->params(), {}, state));
+  Send(member, MakeMessage(header, part_->params(), {}, state));
 }
 
 }  // namespace trireme

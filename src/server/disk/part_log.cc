@@ -1,4 +1,4 @@
-#include "trireme/server/disk/shard_log.h"
+#include "trireme/server/disk/part_log.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -27,21 +27,21 @@ constexpr std::uint64_t kFirstLength = 16 << 10, kLargestStep = 8 << 20;
 struct FileHeader {
   char magic[8];
   std::uint64_t checksum;  // of all that follows
-  std::uint64_t shard;
+  std::uint64_t part;
   std::uint64_t length;  // the file has at least so many bytes
   std::uint64_t zeros[4];
 };
-static_assert(sizeof(FileHeader) == ShardLog::kBegin);
+static_assert(sizeof(FileHeader) == PartLog::kBegin);
 
 std::uint64_t ChecksumOf(const FileHeader& header) {
-  return Checksum(std::as_bytes(std::span(&header, 1)).subspan(offsetof(FileHeader, shard)));
+  return Checksum(std::as_bytes(std::span(&header, 1)).subspan(offsetof(FileHeader, part)));
 }
 
 // Followed by the floats of the gradient, the name and the text, and zeros up to the next multiple of 64.
 struct Header {
   char magic[8];
   std::uint64_t checksum;  // of all that follows
-  std::uint64_t shard, number;
+  std::uint64_t part, number;
   std::uint32_t kind, name_bytes, text_bytes, zero;
   std::uint64_t floats;
   std::uint64_t version, worker, sequence;
@@ -50,7 +50,7 @@ struct Header {
   std::uint64_t special_begin, special_end, reserved;
 };
 static_assert(sizeof(Header) == 128 && sizeof(Header) % kAlignment == 0);
-constexpr std::size_t kChecked = offsetof(Header, shard);  // the checksum is of what begins here
+constexpr std::size_t kChecked = offsetof(Header, part);  // the checksum is of what begins here
 
 std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -67,14 +67,14 @@ std::uint64_t ChecksumOf(const Header& header, const LogRecord& record) {
   return Checksum(BytesOf(record.text), sum);
 }
 
-Header HeaderOf(const LogRecord& record, std::uint64_t shard) {
+Header HeaderOf(const LogRecord& record, std::uint64_t part) {
   if (record.name.size() > UINT32_MAX || record.text.size() > UINT32_MAX) {
     Fail("a note of {} bytes is longer than the log can hold", record.text.size());
   }
-  const ShardUpdate& update = record.update;
+  const PartUpdate& update = record.update;
   Header header = {.magic = {},
                    .checksum = 0,
-                   .shard = shard,
+                   .part = part,
                    .number = record.number,
                    .kind = static_cast<std::uint32_t>(record.kind),
                    .name_bytes = static_cast<std::uint32_t>(record.name.size()),
@@ -112,8 +112,8 @@ int Extend(int fd, std::uint64_t length) {
   return ::ftruncate(fd, size) == 0 ? 0 : errno;
 }
 
-int WriteFileHeader(int fd, std::uint64_t shard, std::uint64_t length) {
-  FileHeader header = {.magic = {}, .checksum = 0, .shard = shard, .length = length, .zeros = {}};
+int WriteFileHeader(int fd, std::uint64_t part, std::uint64_t length) {
+  FileHeader header = {.magic = {}, .checksum = 0, .part = part, .length = length, .zeros = {}};
   std::memcpy(header.magic, kFileMagic, sizeof kFileMagic);
   header.checksum = ChecksumOf(header);
   const ssize_t written = ::pwrite(fd, &header, sizeof header, 0);
@@ -132,8 +132,8 @@ std::optional<FileHeader> ReadFileHeader(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-ShardLog::ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_t end)
-    : path_(std::move(path)), shard_(shard), end_(end), fd_(::open(path_.c_str(), O_RDWR | O_CLOEXEC)) {
+PartLog::PartLog(std::filesystem::path path, std::uint64_t part, std::uint64_t end)
+    : path_(std::move(path)), part_(part), end_(end), fd_(::open(path_.c_str(), O_RDWR | O_CLOEXEC)) {
   if (fd_ < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
   std::byte bytes[sizeof(FileHeader)] = {};
   struct stat info = {};
@@ -142,21 +142,21 @@ ShardLog::ShardLog(std::filesystem::path path, std::uint64_t shard, std::uint64_
     // A file that was cut behind its records goes on with the length it has.
     const std::optional<FileHeader> header = ReadFileHeader(bytes);
     length_ = static_cast<std::uint64_t>(info.st_size);
-    if (!header || header->length > length_) error = WriteFileHeader(fd_, shard_, length_);
+    if (!header || header->length > length_) error = WriteFileHeader(fd_, part_, length_);
   }
   if (error == 0) return;
   ::close(fd_);
   Fail("cannot write {}: {}", path_.string(), std::strerror(error));
 }
 
-ShardLog::~ShardLog() { ::close(fd_); }
+PartLog::~PartLog() { ::close(fd_); }
 
-void ShardLog::Create(const std::filesystem::path& path, std::uint64_t shard) {
+void PartLog::Create(const std::filesystem::path& path, std::uint64_t part) {
   const std::string temporary = path.string() + ".tmp";
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) Fail("cannot write {}: {}", temporary, std::strerror(errno));
   int error = Extend(fd, kFirstLength);
-  if (error == 0) error = WriteFileHeader(fd, shard, kFirstLength);
+  if (error == 0) error = WriteFileHeader(fd, part, kFirstLength);
   ::close(fd);
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return;
@@ -165,22 +165,22 @@ void ShardLog::Create(const std::filesystem::path& path, std::uint64_t shard) {
 }
 
 // The length is said only when the file has it.
-void ShardLog::Grow(std::uint64_t needed, bool durable) {
+void PartLog::Grow(std::uint64_t needed, bool durable) {
   std::uint64_t length = std::max(needed, std::min(2 * length_, length_ + kLargestStep));
   int error = Extend(fd_, length);
   if (error != 0 && length > needed) error = Extend(fd_, length = needed);
   if (error == 0 && durable && ::fdatasync(fd_) != 0) error = errno;
-  if (error == 0) error = WriteFileHeader(fd_, shard_, length);
+  if (error == 0) error = WriteFileHeader(fd_, part_, length);
   if (error != 0) FailToWrite(path_, error);
   length_ = length;
 }
 
-std::uint64_t ShardLog::SizeOf(const LogRecord& record) {
+std::uint64_t PartLog::SizeOf(const LogRecord& record) {
   const std::uint64_t bytes = sizeof(Header) + PayloadSize(record);
   return bytes + Padding(bytes);
 }
 
-void ShardLog::Append(const LogRecord& record, bool durable) {
+void PartLog::Append(const LogRecord& record, bool durable) {
   if (const std::uint64_t needed = end_ + SizeOf(record); needed > length_) Grow(needed, durable);
   Write(record);
   if (durable && ::fdatasync(fd_) != 0) {
@@ -192,11 +192,11 @@ void ShardLog::Append(const LogRecord& record, bool durable) {
   end_ += SizeOf(record);
 }
 
-void ShardLog::Write(const LogRecord& record) {
+void PartLog::Write(const LogRecord& record) {
   constexpr std::size_t kMostText = UINT32_MAX;
   TRIREME_CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
   static constexpr std::byte kZeros[kAlignment] = {};
-  Header header = HeaderOf(record, shard_);
+  Header header = HeaderOf(record, part_);
   const auto part = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };
   iovec parts[] = {part(&header, sizeof header), part(record.gradient.data(), record.gradient.size_bytes()),
                    part(record.name.data(), record.name.size()), part(record.text.data(), record.text.size()),
@@ -221,14 +221,14 @@ void ShardLog::Write(const LogRecord& record) {
 
 // Without its header the record is not found. Where even that cannot be written, the process may find a
 // change after a restart that it has not acknowledged, which is no loss.
-void ShardLog::Withdraw() {
+void PartLog::Withdraw() {
   const Header nothing = {};
   (void)!::pwrite(fd_, &nothing, sizeof nothing, static_cast<off_t>(end_));
 }
 
-void ShardLog::Restart(std::uint64_t bytes) {
+void PartLog::Restart(std::uint64_t bytes) {
   const std::uint64_t length = std::max(bytes, kFirstLength);
-  if (length_ > length && WriteFileHeader(fd_, shard_, length) == 0) {
+  if (length_ > length && WriteFileHeader(fd_, part_, length) == 0) {
     (void)!::ftruncate(fd_, static_cast<off_t>(length));  // costs only room when it fails
     length_ = length;
   }
@@ -236,8 +236,8 @@ void ShardLog::Restart(std::uint64_t bytes) {
   suspect_ = false;
 }
 
-ShardLogReader::ShardLogReader(std::filesystem::path path, std::uint64_t shard)
-    : path_(std::move(path)), shard_(shard) {
+PartLogReader::PartLogReader(std::filesystem::path path, std::uint64_t part)
+    : path_(std::move(path)), part_(part) {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) return;
   if (fd < 0) Fail("cannot read {}: {}", path_.string(), std::strerror(errno));
@@ -256,17 +256,17 @@ ShardLogReader::ShardLogReader(std::filesystem::path path, std::uint64_t shard)
   if (error != 0) Fail("cannot read {}: {}", path_.string(), std::strerror(error));
 }
 
-ShardLogReader::~ShardLogReader() {
+PartLogReader::~PartLogReader() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 // Whether there is room for a header, and one begins there.
-bool ShardLogReader::HasMagic(std::uint64_t offset) const {
+bool PartLogReader::HasMagic(std::uint64_t offset) const {
   return offset <= bytes_.size() && bytes_.size() - offset >= sizeof(Header) &&
          std::memcmp(bytes_.data() + offset, kMagic, sizeof kMagic) == 0;
 }
 
-std::optional<ShardLogReader::Found> ShardLogReader::At(std::uint64_t offset) const {
+std::optional<PartLogReader::Found> PartLogReader::At(std::uint64_t offset) const {
   if (!HasMagic(offset)) return std::nullopt;
   const std::byte* start = bytes_.data() + offset;
   Header header;
@@ -292,31 +292,31 @@ std::optional<ShardLogReader::Found> ShardLogReader::At(std::uint64_t offset) co
                             .gradient = {reinterpret_cast<const float*>(start), header.floats},
                             .name = {texts, header.name_bytes},
                             .text = {texts + header.name_bytes, header.text_bytes}},
-                 .shard = header.shard};
+                 .part = header.part};
   if (ChecksumOf(header, found.record) != header.checksum) return std::nullopt;
-  found.size = ShardLog::SizeOf(found.record);
+  found.size = PartLog::SizeOf(found.record);
   return found;
 }
 
-std::optional<LogRecord> ShardLogReader::Next() {
+std::optional<LogRecord> PartLogReader::Next() {
   const std::optional<Found> found = At(offset_);
   if (!found) return std::nullopt;
-  if (found->shard != shard_) {
-    Fail("{} holds changes of another shard: put the files of each shard back into a folder of its own",
+  if (found->part != part_) {
+    Fail("{} holds changes of another part: put the files of each part back into a folder of its own",
          path_.string());
   }
-  if (offset_ > ShardLog::kBegin && found->record.number != previous_ + 1) return std::nullopt;
+  if (offset_ > PartLog::kBegin && found->record.number != previous_ + 1) return std::nullopt;
   previous_ = found->record.number;
   offset_ += found->size;
   return found->record;
 }
 
-std::uint64_t ShardLogReader::FirstNumber() const {
-  const std::optional<Found> found = At(ShardLog::kBegin);
+std::uint64_t PartLogReader::FirstNumber() const {
+  const std::optional<Found> found = At(PartLog::kBegin);
   return found ? found->record.number : 0;
 }
 
-std::string ShardLogReader::Flaw() const {
+std::string PartLogReader::Flaw() const {
   const std::optional<FileHeader> header = ReadFileHeader(bytes_);
   if (!header && bytes_.size() < sizeof(FileHeader)) {
     return fmt::format("{} was cut to {} bytes", path_.string(), bytes_.size());
@@ -327,7 +327,7 @@ std::string ShardLogReader::Flaw() const {
                      header->length);
 }
 
-bool ShardLogReader::EndsHere() const {
+bool PartLogReader::EndsHere() const {
   if (offset_ > bytes_.size() || bytes_.size() - offset_ < sizeof(Header)) return false;
   if (!HasMagic(offset_)) return true;
   // One that is whole here is of an earlier round; one that does not check was never finished.
@@ -338,13 +338,13 @@ bool ShardLogReader::EndsHere() const {
   return header.floats <= room / sizeof(float) && texts <= room - header.floats * sizeof(float);
 }
 
-bool ShardLogReader::HasLater(std::uint64_t number) const {
+bool PartLogReader::HasLater(std::uint64_t number) const {
   for (std::uint64_t at = offset_; at + sizeof(Header) <= bytes_.size(); at += kAlignment) {
     // Cheaply first: of an old record the number tells enough.
     Header header;
     std::memcpy(&header, bytes_.data() + at, sizeof header);
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) continue;
-    if (header.shard != shard_ || header.number < number) continue;
+    if (header.part != part_ || header.number < number) continue;
     if (At(at)) return true;
   }
   return false;

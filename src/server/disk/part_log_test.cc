@@ -1,18 +1,18 @@
-#include "trireme/server/disk/shard_log.h"
+#include "trireme/server/disk/part_log.h"
 
-#include "trireme/server/disk/shard_test_util.h"
+#include "trireme/server/disk/part_test_util.h"
 
 namespace trireme {
 namespace {
 
-class ShardLogTest : public ShardFolderTest {
+class PartLogTest : public PartFolderTest {
  protected:
-  static constexpr std::uint64_t kShard = 77;
+  static constexpr std::uint64_t kPart = 77;
 
-  ShardLogTest() { ShardLog::Create(path_, kShard); }
+  PartLogTest() { PartLog::Create(path_, kPart); }
 
   // Change `number`, with as many floats as it says.
-  static void Append(ShardLog& log, std::uint64_t number, std::size_t floats = 5) {
+  static void Append(PartLog& log, std::uint64_t number, std::size_t floats = 5) {
     const std::vector<float> gradient = Noise(floats, number);
     const std::string text = fmt::format("text {}", number);
     log.Append({.kind = LogRecord::Kind::kUpdate,
@@ -29,37 +29,37 @@ class ShardLogTest : public ShardFolderTest {
                 .text = text},
                false);
   }
-  std::vector<std::uint64_t> Numbers(std::uint64_t shard = kShard) const {
-    ShardLogReader reader(path_, shard);
+  std::vector<std::uint64_t> Numbers(std::uint64_t part = kPart) const {
+    PartLogReader reader(path_, part);
     std::vector<std::uint64_t> numbers;
     while (const auto record = reader.Next()) numbers.push_back(record->number);
     return numbers;
   }
   bool HasLater(std::uint64_t number) const {
-    ShardLogReader reader(path_, kShard);
+    PartLogReader reader(path_, kPart);
     while (reader.Next()) {
     }
     return reader.HasLater(number);
   }
 
-  std::string Flaw() const { return ShardLogReader(path_, kShard).Flaw(); }
+  std::string Flaw() const { return PartLogReader(path_, kPart).Flaw(); }
   bool EndsHere() const {
-    ShardLogReader reader(path_, kShard);
+    PartLogReader reader(path_, kPart);
     while (reader.Next()) {
     }
     return reader.EndsHere();
   }
 
-  static constexpr std::uint64_t kBegin = ShardLog::kBegin;
+  static constexpr std::uint64_t kBegin = PartLog::kBegin;
   using Numbered = std::vector<std::uint64_t>;
   const std::filesystem::path path_ = root_ / "log";
 };
 
-TEST_F(ShardLogTest, RoundTrip) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, RoundTrip) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
   EXPECT_EQ(log.end() % 64, 0u);
-  ShardLogReader reader(path_, kShard);
+  PartLogReader reader(path_, kPart);
   EXPECT_EQ(reader.FirstNumber(), 1u);
   const auto record = reader.Next();
   ASSERT_TRUE(record.has_value());
@@ -79,8 +79,8 @@ TEST_F(ShardLogTest, RoundTrip) {
   EXPECT_FALSE(reader.Next().has_value());
 }
 
-TEST_F(ShardLogTest, RecordsOfAnEarlierRoundAreNotReadAgain) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, RecordsOfAnEarlierRoundAreNotReadAgain) {
+  PartLog log(path_, kPart, kBegin);
   for (std::uint64_t number = 1; number <= 4; ++number) Append(log, number);
   log.Restart(1 << 16);
   EXPECT_EQ(Numbers(), (Numbered{1, 2, 3, 4})) << "a restart writes nothing";
@@ -92,8 +92,8 @@ TEST_F(ShardLogTest, RecordsOfAnEarlierRoundAreNotReadAgain) {
   EXPECT_FALSE(HasLater(7));
 }
 
-TEST_F(ShardLogTest, ALogCutAtAnyByteEndsWithItsLastWholeRecord) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, ALogCutAtAnyByteEndsWithItsLastWholeRecord) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
   const std::uint64_t first = log.end();
   Append(log, 2);
@@ -108,8 +108,8 @@ TEST_F(ShardLogTest, ALogCutAtAnyByteEndsWithItsLastWholeRecord) {
   }
 }
 
-TEST_F(ShardLogTest, ACutBehindTheLastRecordTakesNothing) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, ACutBehindTheLastRecordTakesNothing) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
   EXPECT_EQ(Flaw(), "");
   for (const std::uint64_t room : {0, 1, 127, 128, 1000}) {
@@ -132,9 +132,9 @@ TEST_F(ShardLogTest, ACutBehindTheLastRecordTakesNothing) {
 }
 
 // The file says at any moment what it has at least.
-TEST_F(ShardLogTest, ItGrowsWithNeedAndSaysHowLongItIs) {
+TEST_F(PartLogTest, ItGrowsWithNeedAndSaysHowLongItIs) {
   EXPECT_EQ(std::filesystem::file_size(path_), 16u << 10);
-  ShardLog log(path_, kShard, kBegin);
+  PartLog log(path_, kPart, kBegin);
   std::uint64_t before = 16 << 10;
   for (std::uint64_t number = 1; number <= 60; ++number) {
     Append(log, number, 100'000);
@@ -148,8 +148,8 @@ TEST_F(ShardLogTest, ItGrowsWithNeedAndSaysHowLongItIs) {
   EXPECT_EQ(Numbers().size(), 60u);
 }
 
-TEST_F(ShardLogTest, DamageAtTheBeginningIsNoticed) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, DamageAtTheBeginningIsNoticed) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
   const std::string whole = ReadFile(path_);
   for (std::size_t byte = 0; byte < kBegin; ++byte) {
@@ -166,8 +166,8 @@ TEST_F(ShardLogTest, DamageAtTheBeginningIsNoticed) {
   }
 }
 
-TEST_F(ShardLogTest, AFlippedBitEndsTheLogAndLaterRecordsAreNoticed) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, AFlippedBitEndsTheLogAndLaterRecordsAreNoticed) {
+  PartLog log(path_, kPart, kBegin);
   for (std::uint64_t number = 1; number <= 3; ++number) Append(log, number);
   const std::string whole = ReadFile(path_).substr(0, log.end());
   const std::size_t size = (whole.size() - kBegin) / 3;
@@ -183,8 +183,8 @@ TEST_F(ShardLogTest, AFlippedBitEndsTheLogAndLaterRecordsAreNoticed) {
   }
 }
 
-TEST_F(ShardLogTest, ARecordThatFailedIsOverwritten) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, ARecordThatFailedIsOverwritten) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
   const std::uint64_t end = log.end();
   {
@@ -198,21 +198,21 @@ TEST_F(ShardLogTest, ARecordThatFailedIsOverwritten) {
   EXPECT_EQ(Numbers(), (Numbered{1, 2, 3}));
 }
 
-TEST_F(ShardLogTest, RoomIsGivenBack) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, RoomIsGivenBack) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1, 1 << 18);
   EXPECT_GT(std::filesystem::file_size(path_), 1u << 20);
   log.Restart(1 << 16);
   EXPECT_EQ(std::filesystem::file_size(path_), 1u << 16);
 }
 
-TEST_F(ShardLogTest, RecordsOfAnotherShardAreRefused) {
-  ShardLog log(path_, kShard, kBegin);
+TEST_F(PartLogTest, RecordsOfAnotherPartAreRefused) {
+  PartLog log(path_, kPart, kBegin);
   Append(log, 1);
-  EXPECT_TRUE(Mentions(Refusal([&] { Numbers(kShard + 1); }), "another shard"));
+  EXPECT_TRUE(Mentions(Refusal([&] { Numbers(kPart + 1); }), "another part"));
 }
 
-TEST_F(ShardLogTest, EmptyAndMissingFiles) {
+TEST_F(PartLogTest, EmptyAndMissingFiles) {
   EXPECT_TRUE(Numbers().empty());
   EXPECT_TRUE(EndsHere());
   Overwrite(path_, "");

@@ -1,4 +1,4 @@
-// The files of a shard: those of several moments of its life mixed, cut, changed and replaced. What is found
+// The files of a part: those of several moments of its life mixed, cut, changed and replaced. What is found
 // again is whole.
 #include <array>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/scratch_folder.h"
-#include "trireme/server/disk/shard.h"
+#include "trireme/server/disk/parameter_part.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kSize = 20;
-const char* const kFiles[] = {"shard/shard.snapshot", "shard/shard.log0", "shard/shard.log1", "audit"};
+const char* const kFiles[] = {"part/shard.snapshot", "part/shard.log0", "part/shard.log1", "audit"};
 using Moment = std::array<std::string, std::size(kFiles)>;  // the contents of the files
 
-ShardStorage StorageIn(const fs::path& folder) {
-  return {.folder = folder / "shard", .durable = false, .audit = folder / "audit", .log_bytes = 400};
+PartStorage StorageIn(const fs::path& folder) {
+  return {.folder = folder / "part", .durable = false, .audit = folder / "audit", .log_bytes = 400};
 }
 
-// The same shard before and after updates, notes and snapshots.
+// The same part before and after updates, notes and snapshots.
 const std::vector<Moment>& Moments() {
   static const std::vector<Moment> moments = [] {
     std::vector<Moment> life;
@@ -34,12 +34,12 @@ const std::vector<Moment>& Moments() {
         if (fs::exists(folder.path() / kFiles[i])) moment[i] = ReadFile(folder.path() / kFiles[i]);
       }
     };
-    Shard shard({.identity = "fuzz", .optimizer = {}, .begin = 0, .size = kSize}, StorageIn(folder.path()),
-                std::vector<float>(kSize, 0.5f));
+    ParameterPart part({.identity = "fuzz", .optimizer = {}, .begin = 0, .size = kSize},
+                       StorageIn(folder.path()), std::vector<float>(kSize, 0.5f));
     for (std::uint64_t sequence = 1; sequence <= 12; ++sequence) {
-      shard.Apply({.worker = sequence % 3, .sequence = sequence, .steps = 4, .learning_rate = 0.1f},
-                  std::vector<float>(kSize, 1.0f), sequence % 4 == 0 ? "a note" : "");
-      if (sequence % 5 == 0) shard.Note("name", std::string(sequence, 'x'));
+      part.Apply({.worker = sequence % 3, .sequence = sequence, .steps = 4, .learning_rate = 0.1f},
+                 std::vector<float>(kSize, 1.0f), sequence % 4 == 0 ? "a note" : "");
+      if (sequence % 5 == 0) part.Note("name", std::string(sequence, 'x'));
       if (sequence % 3 == 0) look();
     }
     return life;
@@ -49,7 +49,7 @@ const std::vector<Moment>& Moments() {
 
 void Recover(Input& in) {
   const ScratchFolder folder;
-  fs::create_directory(folder.path() / "shard");
+  fs::create_directory(folder.path() / "part");
   for (std::size_t i = 0; i < std::size(kFiles); ++i) {
     std::string bytes = Moments()[in.Byte() % Moments().size()][i];
     for (int edits = in.Choice(4); edits > 0; --edits) {
@@ -74,13 +74,13 @@ void Recover(Input& in) {
     }
     if (!bytes.empty() || in.Choice(2) == 0) WritePlainly(folder.path() / kFiles[i], bytes);
   }
-  const std::unique_ptr<Shard> shard = Shard::Recover(StorageIn(folder.path()));
-  if (!shard) return;
+  const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(StorageIn(folder.path()));
+  if (!part) return;
   // What was accepted works, and is found again.
-  const std::uint64_t version = shard->version(), sequence = shard->LastSequence(1) + 1;
-  shard->Apply({.worker = 1, .sequence = sequence, .steps = 1, .learning_rate = 0.1f},
-               std::vector<float>(shard->params().size(), 1.0f));
-  TRIREME_CHECK(shard->version() == version + 1 && shard->LastSequence(1) == sequence);
+  const std::uint64_t version = part->version(), sequence = part->LastSequence(1) + 1;
+  part->Apply({.worker = 1, .sequence = sequence, .steps = 1, .learning_rate = 0.1f},
+              std::vector<float>(part->params().size(), 1.0f));
+  TRIREME_CHECK(part->version() == version + 1 && part->LastSequence(1) == sequence);
 }
 
 }  // namespace

@@ -1,0 +1,217 @@
+#include "trireme/server/disk/parameter_part.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "trireme/server/disk/last_sequences.h"
+#include "trireme/server/disk/part_test_util.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Against optimizers over the same slices, for every kind.
+class PartRule : public testing::TestWithParam<OptimizerKind> {};
+
+INSTANTIATE_TEST_SUITE_P(All, PartRule,
+                         testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
+                                         OptimizerKind::kAdagrad, OptimizerKind::kRmsprop,
+                                         OptimizerKind::kAdam, OptimizerKind::kAdamw),
+                         [](const auto& info) { return std::string(OptimizerName(info.param)); });
+
+TEST_P(PartRule, PiecesGiveTheBitsOfOneOptimizer) {
+  constexpr std::size_t kSize = 5000;
+  constexpr std::size_t kCuts[] = {0, 1, 1024, 2500, kSize};
+  const RateRange special = {.begin = 900, .end = 2600, .learning_rate = 0.03f};
+  OptimizerSettings settings = {.kind = GetParam()};
+  settings.weight_decay = 0.02;
+  Optimizer optimizer(settings, kSize);
+  std::vector<float> params = Noise(kSize, 1000);
+  std::vector<std::unique_ptr<ParameterPart>> parts;
+  for (std::size_t i = 0; i + 1 < std::size(kCuts); ++i) {
+    const PartSetup setup = {"", settings, kCuts[i], kCuts[i + 1] - kCuts[i]};
+    parts.push_back(std::make_unique<ParameterPart>(setup, PartStorage{},
+                                                    std::span(params).subspan(setup.begin, setup.size)));
+  }
+  for (std::uint64_t t = 1; t <= 70; ++t) {  // beyond the 64 after which moments are flushed
+    const float scale = t % 3 == 0 ? 0.37f : 1.0f;
+    const std::vector<float> gradient = Noise(kSize, t);
+    std::vector<float> scaled = gradient;
+    for (float& g : scaled) g = scale == 1 ? g : scale * g;
+    optimizer.Step(params, scaled, 0.01f, special);
+    for (const auto& part : parts) {
+      const PartUpdate update = {
+          .worker = 1, .sequence = t, .steps = 0, .scale = scale, .learning_rate = 0.01f, .special = special};
+      part->Apply(update, std::span(gradient).subspan(part->setup().begin, part->setup().size));
+    }
+  }
+  for (const auto& part : parts) {
+    EXPECT_EQ(part->version(), 70u);
+    EXPECT_TRUE(SameBits(part->params(), std::span(params).subspan(part->setup().begin, part->setup().size)));
+  }
+}
+
+TEST_P(PartRule, GoesOnFromGivenMoments) {
+  Course course(100, GetParam());
+  ParameterPart first(course.setup(), {}, course.Start());
+  course.Run(first, 5);
+  std::vector<float> moments;
+  for (std::size_t m = 0; m < first.moment_count(); ++m) {
+    moments.insert(moments.end(), first.moments(m).begin(), first.moments(m).end());
+  }
+  ParameterPart second(course.setup(), {}, first.params(), moments, first.version(), first.steps());
+  course.Run(second, 9);
+  EXPECT_TRUE(SameBits(second.params(), course.After(9)));
+  EXPECT_EQ(second.steps(), 45);
+}
+
+class PartRecovery : public PartFolderTest, public testing::WithParamInterface<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(All, PartRecovery,
+                         testing::Values(OptimizerKind::kSgd, OptimizerKind::kRmsprop, OptimizerKind::kAdam),
+                         [](const auto& info) { return std::string(OptimizerName(info.param)); });
+
+// Ends after every single update, with logs of every length between.
+TEST_P(PartRecovery, AtAnyPointHasTheSameBits) {
+  Course course(37, GetParam());
+  for (const std::uint64_t log_bytes : {0, 3000, 1 << 20}) {
+    const PartStorage storage = Storage(log_bytes);
+    std::make_unique<ParameterPart>(course.setup(), storage, course.Start());
+    for (std::uint64_t version = 0; version < 70; ++version) {
+      const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+      ASSERT_NE(part, nullptr);
+      ASSERT_EQ(part->version(), version);
+      course.Expect(*part);
+      course.Run(*part, version + 1);
+    }
+    fs::remove_all(storage.folder);
+  }
+}
+
+TEST_F(PartTest, EverythingIsRecovered) {
+  PartSetup setup = course_.setup();
+  setup.identity = "an identity\nof two lines";
+  setup.begin = 40;
+  setup.optimizer.beta1 = 0.8;
+  setup.optimizer.eps = 1e-3;
+  for (const bool from_snapshot : {false, true}) {
+    const PartStorage storage = Storage(from_snapshot ? 0 : 1 << 20);
+    std::vector<float> first, second;
+    {
+      ParameterPart part(setup, storage, course_.Start(), Noise(38, 99), 1000, 5000);
+      part.Note("rounds", "one");
+      part.Apply({.worker = 8, .sequence = 3, .steps = 7, .learning_rate = 0.1f}, course_.Gradient(1));
+      part.Note("empty", "");
+      part.Note("rounds", std::string("t\0wo", 4));
+      for (std::uint64_t i = 0; i < 100 && from_snapshot; ++i) part.Note("more", std::string(300, 'x'));
+      first.assign(part.moments(0).begin(), part.moments(0).end());
+      second.assign(part.moments(1).begin(), part.moments(1).end());
+    }
+    const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+    ASSERT_NE(part, nullptr);
+    EXPECT_EQ(part->setup().identity, setup.identity);
+    EXPECT_EQ(part->setup().begin, 40u);
+    EXPECT_EQ(part->setup().size, 19u);
+    EXPECT_EQ(part->setup().optimizer.kind, OptimizerKind::kAdam);
+    EXPECT_EQ(part->setup().optimizer.beta1, 0.8);
+    EXPECT_EQ(part->setup().optimizer.eps, 1e-3);
+    EXPECT_EQ(part->version(), 1001u);
+    EXPECT_EQ(part->steps(), 5007);
+    EXPECT_EQ(part->LastSequence(8), 3u);
+    EXPECT_EQ(part->LastSequence(9), 0u);
+    EXPECT_EQ(part->NoteOf("rounds"), std::string("t\0wo", 4));
+    EXPECT_EQ(part->NoteOf("update"), "");
+    EXPECT_EQ(part->NoteOf("none"), "");
+    EXPECT_TRUE(SameBits(part->moments(0), first));
+    EXPECT_TRUE(SameBits(part->moments(1), second));
+    fs::remove_all(storage.folder);
+  }
+}
+
+TEST_F(PartTest, SnapshotsAreMadeOnlyWhenTheLogIsLong) {
+  const PartStorage storage = Storage(40 * kRecord);
+  const auto part = Made(0, storage);
+  // A snapshot is a new file every time.
+  const auto written = [&] { return fs::last_write_time(Snapshot()); };
+  const auto first = written();
+  course_.Run(*part, 40);
+  EXPECT_EQ(written(), first);
+  int snapshots = 0;
+  auto last = first;
+  for (std::uint64_t version = 41; version <= 400; ++version) {
+    course_.Run(*part, version);
+    snapshots += written() != last;
+    last = written();
+  }
+  EXPECT_GE(snapshots, 1);
+  EXPECT_LE(snapshots, 10);
+  EXPECT_LE(fs::file_size(Log(0)) + fs::file_size(Log(1)), 6 * 40 * kRecord);
+}
+
+TEST_F(PartTest, NoneIsRecoveredWhereNoneWas) {
+  EXPECT_EQ(ParameterPart::Recover({}), nullptr);
+  EXPECT_EQ(ParameterPart::Recover(Storage()), nullptr);
+  fs::create_directories(Storage().folder);
+  EXPECT_EQ(ParameterPart::Recover(Storage()), nullptr);
+}
+
+// Killed while it was made: logs are there, and perhaps a part of the snapshot.
+TEST_F(PartTest, AnUnfinishedBeginningIsNoPart) {
+  Made(0);
+  fs::rename(Snapshot(), Snapshot().string() + ".tmp");
+  EXPECT_EQ(ParameterPart::Recover(Storage()), nullptr);
+  Made(3);
+  EXPECT_EQ(Recovered(), 3u);
+}
+
+TEST_F(PartTest, AFolderHasOneOwner) {
+  auto part = Made(1);
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), "another server uses"));
+  EXPECT_TRUE(Mentions(Refusal([&] { Made(0); }), "another server uses"));
+  course_.Run(*part, 2);
+  part.reset();
+  EXPECT_TRUE(Mentions(Refusal([&] { Made(0); }), "holds another part"));
+  EXPECT_EQ(Recovered(), 2u);
+}
+
+TEST_F(PartTest, ALeftoverOfAnInterruptedSnapshotDoesNotMatter) {
+  Made(2);
+  Overwrite(Snapshot().string() + ".tmp", "half");
+  EXPECT_EQ(Recovered(), 2u);
+  const auto part = ParameterPart::Recover(Storage(0));
+  course_.Run(*part, 60);
+  EXPECT_FALSE(fs::exists(Snapshot().string() + ".tmp") && ReadFile(Snapshot().string() + ".tmp") == "half");
+}
+
+TEST(LastSequences, TheLongestSilentAreForgotten) {
+  LastSequences sequences;
+  const std::uint64_t most = LastSequences::kMost;
+  for (std::uint64_t worker = 0; worker < most; ++worker) sequences.Set({1000 - worker, 5, worker + 1});
+  sequences.Set({1000, 6, most + 1});  // the first is heard again
+  sequences.Set({5000, 1, most + 2});
+  EXPECT_EQ(sequences.entries().size(), most);
+  EXPECT_EQ(sequences.Of(1000), 6u);
+  EXPECT_EQ(sequences.Of(999), 0u);
+  EXPECT_EQ(sequences.Of(998), 5u);
+  EXPECT_EQ(sequences.Of(5000), 1u);
+}
+
+TEST_F(PartTest, ThousandsOfWorkersAreRecovered) {
+  const std::uint64_t workers = LastSequences::kMost + 100;
+  const std::vector<float> params(1), gradient(1);
+  PartSetup setup = course_.setup();
+  setup.size = 1;
+  {
+    ParameterPart part(setup, Storage(100'000), params);
+    for (std::uint64_t worker = 1; worker <= workers; ++worker) {
+      part.Apply({.worker = worker, .sequence = worker + 7}, gradient);
+    }
+  }
+  const auto part = ParameterPart::Recover(Storage());
+  for (std::uint64_t worker = 1; worker <= workers; ++worker) {
+    ASSERT_EQ(part->LastSequence(worker), worker <= 100 ? 0 : worker + 7) << worker;
+  }
+}
+
+}  // namespace
+}  // namespace trireme
