@@ -23,7 +23,7 @@
 #include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
-#include "trireme/nn/network.h"
+#include "trireme/nn/fused_executor.h"
 #include "trireme/optim/optimizer.h"
 
 namespace trireme {
@@ -72,8 +72,9 @@ class Step {
  public:
   explicit Step(const Case& c)
       : network_({.towers = c.towers, .free_vectors = {}}),
+        executor_(network_),
         batch_(c.batch),
-        workspace_(network_, network_.pass_size()),
+        tape_(executor_.MakeTape(executor_.pass_size())),
         optimizer_(std::make_unique<Optimizer>(OptimizerSettings(), network_.param_count())),
         params_(network_.param_count()),
         gradient_(network_.param_count()),
@@ -90,19 +91,17 @@ class Step {
 
   void operator()() {
     constexpr float kLearningRate = 1e-6f;  // the network stays as it starts, however long this runs
-    const std::vector<Tower>& towers = network_.towers();
+    const std::vector<TowerSpec>& towers = network_.spec().towers;
     std::fill(gradient_.begin(), gradient_.end(), 0.0f);
-    for (std::size_t t = 0; t < towers.size(); ++t)
-      towers[t].PrepareBackward(params_.data(), workspace_.tower(t));
+    tape_->SetParams(params_.span());
     // Large batches go through the network in passes that stay in the cache, as the algorithms do it.
-    for (int first = 0; first < batch_; first += network_.pass_size()) {
-      const int n = std::min(network_.pass_size(), batch_ - first);
-      const float* x = x_.data() + static_cast<std::size_t>(first) * towers[0].spec().inputs;
-      for (std::size_t t = 0; t < towers.size(); ++t)
-        towers[t].Forward(params_.data(), x, n, workspace_.tower(t));
+    for (int first = 0; first < batch_; first += executor_.pass_size()) {
+      const int n = std::min(executor_.pass_size(), batch_ - first);
+      const float* x = x_.data() + static_cast<std::size_t>(first) * towers[0].inputs;
+      for (std::size_t t = 0; t < towers.size(); ++t) tape_->Forward(t, x, n);
       for (std::size_t t = 0; t < towers.size(); ++t) {
-        const float* dout = dout_[t].data() + static_cast<std::size_t>(first) * towers[t].spec().outputs;
-        towers[t].Backward(params_.data(), x, dout, n, workspace_.tower(t), gradient_.data());
+        const float* dout = dout_[t].data() + static_cast<std::size_t>(first) * towers[t].outputs;
+        tape_->Backward(t, dout, gradient_.span());
       }
     }
     optimizer_->Step(params_.span(), gradient_.span(), kLearningRate);
@@ -110,8 +109,9 @@ class Step {
 
  private:
   Network network_;
+  FusedExecutor executor_;
   int batch_;
-  Workspace workspace_;
+  std::unique_ptr<Tape> tape_;
   std::unique_ptr<Optimizer> optimizer_;
   AlignedBuffer<float> params_, gradient_, x_;
   std::vector<AlignedBuffer<float>> dout_;

@@ -103,10 +103,10 @@ class A2c final : public Algorithm {
 
  private:
   double Round(const UpdateRule& update);
-  void Collect(Shard& shard, std::span<const float> params);
+  void Collect(Shard& shard);
   void EstimateReturns(Shard& shard, std::span<const float> params);
   void NormaliseAdvantages();
-  void ShardGradient(const Shard& shard, std::span<const float> params, std::span<float> gradient);
+  void ShardGradient(const Shard& shard, std::span<float> gradient);
 
   A2cConfig config_;
   WorkerContext context_;
@@ -114,7 +114,7 @@ class A2c final : public Algorithm {
   std::vector<Shard> shards_;
   bool has_target_;
   AlignedBuffer<float> target_;  // with target_tau: laid out as the parameters; only the value's part is used
-  Workspace workspace_;
+  std::unique_ptr<Tape> tape_;
   ShardSum<float> gradient_;  // parameters, then kA2cStats statistics
   std::array<double, kA2cStats> loss_sums_ = {};
   float advantage_mean_ = 0, advantage_scale_ = 1;  // of the round
@@ -124,13 +124,13 @@ class A2c final : public Algorithm {
 A2c::A2c(const A2cConfig& config, const WorkerContext& context)
     : config_(config),
       context_(context),
-      model_(context.network, context.env.spec),
+      model_(context.executor, context.env.spec),
       has_target_(config.target_tau > 0),
-      target_(has_target_ ? context.network.param_count() : 0),
-      workspace_(context.network,
-                 std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
-      gradient_(context.network.param_count() + kA2cStats),
-      d_outputs_(model_.MakeOutputGradients(context.network.pass_size())) {
+      target_(has_target_ ? context.executor.network().param_count() : 0),
+      tape_(context.executor.MakeTape(
+          std::max({context.executor.pass_size(), kMostActed, config.envs / context.shards}))),
+      gradient_(context.executor.network().param_count() + kA2cStats),
+      d_outputs_(model_.MakeOutputGradients(context.executor.pass_size())) {
   for (int s = 0; s < context.own_shards; ++s) {
     const ShardSpec spec{context.first_shard + s, config.envs / context.shards, context.seed};
     shards_.emplace_back(context.env, spec, config.horizon);
@@ -142,8 +142,8 @@ void A2c::Iterate(double progress, MetricRow& row) {
   const double factor = ScheduleFactor(config_.learning_rate_schedule, config_.final_fraction, progress);
   UpdateRule update{static_cast<float>(config_.learning_rate * factor), config_.max_grad_norm};
   if (config_.value_learning_rate > 0) {
-    const Tower& value = context_.network.towers()[1];
-    update.special = {value.begin(), value.end(), static_cast<float>(config_.value_learning_rate * factor)};
+    const auto [begin, end] = context_.executor.network().TowerRange(1);
+    update.special = {begin, end, static_cast<float>(config_.value_learning_rate * factor)};
   }
   loss_sums_ = {};
   double norm_sum = 0;
@@ -163,44 +163,43 @@ void A2c::Iterate(double progress, MetricRow& row) {
 // Returns the norm of the gradient.
 double A2c::Round(const UpdateRule& update) {
   const std::span<const float> params = context_.store.Pull();
-  const auto& towers = context_.network.towers();
   if (has_target_) {
-    const std::size_t begin = towers.back().begin(), size = towers.back().end() - begin;
-    MoveTowards(target_.span().subspan(begin, size), params.subspan(begin, size),
+    const NetworkSpec& spec = context_.executor.network().spec();
+    const auto [begin, end] = context_.executor.network().TowerRange(spec.towers.size() - 1);
+    MoveTowards(target_.span().subspan(begin, end - begin), params.subspan(begin, end - begin),
                 static_cast<float>(config_.target_tau));
   }
+  tape_->SetParams(params);
   for (Shard& shard : shards_) {
-    Collect(shard, params);
+    Collect(shard);
     EstimateReturns(shard, params);
   }
   if (config_.normalise_advantages) NormaliseAdvantages();
 
-  for (std::size_t t = 0; t < towers.size(); ++t)
-    towers[t].PrepareBackward(params.data(), workspace_.tower(t));
   for (const Shard& shard : shards_) {
-    ShardGradient(shard, params, gradient_.Next());
+    ShardGradient(shard, gradient_.Next());
     gradient_.Add();
   }
   const std::span<float> total = gradient_.Total();
   const double norm = context_.store.Push(total, update);
   CheckFinite(norm, "the gradient");
-  for (int i = 0; i < kA2cStats; ++i) loss_sums_[i] += total[context_.network.param_count() + i];
+  for (int i = 0; i < kA2cStats; ++i) loss_sums_[i] += total[context_.executor.network().param_count() + i];
   return norm;
 }
 
-void A2c::Collect(Shard& shard, std::span<const float> params) {
-  shard.rollout.Collect(
-      nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-        model_.Sample(params, obs, shard.rollout.envs(), shard.rollout.shard().seed,
-                      shard.rollout.shard().first_env(), step, workspace_, actions, log_probs);
-      });
+void A2c::Collect(Shard& shard) {
+  shard.rollout.Collect(nullptr, {},
+                        [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
+                          model_.Sample(obs, shard.rollout.envs(), shard.rollout.shard().seed,
+                                        shard.rollout.shard().first_env(), step, *tape_, actions, log_probs);
+                        });
 }
 
 // G_t and A_t = G_t - v(s_t; w). GAE with the values of the target network gives G_t = advantage + value.
 void A2c::EstimateReturns(Shard& shard, std::span<const float> params) {
   const Rollout& r = shard.rollout;
-  model_.RolloutValues(has_target_ ? target_.span() : params, r, workspace_, shard.values.span(),
-                       shard.final_values.span());
+  if (has_target_) tape_->SetParams(target_.span());
+  model_.RolloutValues(r, *tape_, shard.values.span(), shard.final_values.span());
   ComputeGae({.steps = r.steps(),
               .envs = r.envs(),
               .rewards = shard.rollout.rewards(),
@@ -212,7 +211,8 @@ void A2c::EstimateReturns(Shard& shard, std::span<const float> params) {
               .lambda = static_cast<float>(config_.gae_lambda)},
              shard.advantages.span(), shard.returns.span());
   if (!has_target_) return;
-  model_.RolloutValues(params, r, workspace_, shard.values.span(), shard.final_values.span());
+  tape_->SetParams(params);
+  model_.RolloutValues(r, *tape_, shard.values.span(), shard.final_values.span());
   for (int i = 0; i < r.samples(); ++i) shard.advantages[i] = shard.returns[i] - shard.values[i];
 }
 
@@ -236,14 +236,14 @@ void A2c::NormaliseAdvantages() {
 
 // The gradient of one shard's part of a round, in passes that fit the caches. Samples are used in the order
 // they were collected, where they lie.
-void A2c::ShardGradient(const Shard& shard, std::span<const float> params, std::span<float> gradient) {
+void A2c::ShardGradient(const Shard& shard, std::span<float> gradient) {
   const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
-  const std::span<float> stats = gradient.subspan(context_.network.param_count());
+  const std::span<float> stats = gradient.subspan(context_.executor.network().param_count());
   const A2cLossRule rule{
       .value_coef = static_cast<float>(config_.value_coef),
       .entropy_coef = static_cast<float>(config_.entropy_coef),
       .per_sample = 1.0f / (static_cast<float>(config_.envs) * static_cast<float>(config_.horizon))};
-  const int samples = shard.rollout.samples(), pass_size = context_.network.pass_size();
+  const int samples = shard.rollout.samples(), pass_size = context_.executor.pass_size();
   for (int first = 0; first < samples; first += pass_size) {
     const A2cBatch batch{.n = std::min(pass_size, samples - first),
                          .actions = shard.rollout.actions().data() + first * action_size,
@@ -252,13 +252,13 @@ void A2c::ShardGradient(const Shard& shard, std::span<const float> params, std::
                          .advantage_mean = advantage_mean_,
                          .advantage_scale = advantage_scale_};
     model_.AddGradient(
-        params, shard.rollout.obs().data() + first * obs_size, batch.n, workspace_, d_outputs_, gradient,
+        shard.rollout.obs().data() + first * obs_size, batch.n, *tape_, d_outputs_, gradient,
         [&](const float* outputs, int stride, float* d_outputs) {
           if (model_.discrete()) {
             A2cCategoricalLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
           } else {
-            A2cGaussianLoss(batch, rule, outputs, model_.policy_size(), stride, model_.LogStd(params),
-                            d_outputs, model_.LogStd(gradient), stats);
+            A2cGaussianLoss(batch, rule, outputs, model_.policy_size(), stride,
+                            model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient), stats);
           }
         },
         [&](const float* values, int stride, float* d_values) {
@@ -268,7 +268,8 @@ void A2c::ShardGradient(const Shard& shard, std::span<const float> params, std::
 }
 
 void A2c::Act(std::span<const float> obs, int n, std::span<float> actions) {
-  model_.Greedy(context_.store.params(), obs.data(), n, workspace_, actions.data());
+  tape_->SetParams(context_.store.params());
+  model_.Greedy(obs.data(), n, *tape_, actions.data());
 }
 
 void A2c::SaveShards(StateWriter& out) const {

@@ -166,7 +166,7 @@ TEST_P(A2cRound, MovesTheParametersAsTheFormulasSay) {
        fmt::format("value_coef={}", kValueCoef), fmt::format("entropy_coef={}", c.entropy_coef),
        fmt::format("learning_rate={}", kRate), fmt::format("value_learning_rate={}", kValueRate),
        fmt::format("normalise_advantages={}", c.normalise)});
-  const PlainTower policy(run.network(), 0), value(run.network(), 1);
+  const PlainTower policy = run.Tower(0), value = run.Tower(1);
   const Numbers params = ToNumbers(run.initial());
 
   PlainEnvs envs(run.env(), kEnvs, 0);
@@ -221,9 +221,9 @@ TEST_P(A2cRound, MovesTheParametersAsTheFormulasSay) {
     }
   }
   Numbers expected = params;
-  const Tower& value_tower = run.network().towers()[1];
+  const ParamRange value_range = run.network().TowerRange(1);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const bool of_value = value_tower.begin() <= i && i < value_tower.end();
+    const bool of_value = value_range.begin <= i && i < value_range.end;
     expected[i] -= (of_value ? kValueRate : kRate) * gradient[i];
   }
 

@@ -74,32 +74,23 @@ NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const En
   return spec;
 }
 
-OutputView ActorCritic::Policy(std::span<const float> params, const float* obs, int n,
-                               Workspace& workspace) const {
-  network_.towers()[0].Forward(params.data(), obs, n, workspace.tower(0));
-  return {workspace.tower(0).out().data(), policy_size_ + (shared_ ? 1 : 0)};
+OutputView ActorCritic::Policy(const float* obs, int n, Tape& tape) const {
+  return {tape.Forward(0, obs, n).data(), policy_size_ + (shared_ ? 1 : 0)};
 }
 
-OutputView ActorCritic::Value(std::span<const float> params, const float* obs, int n,
-                              Workspace& workspace) const {
-  const std::size_t tower = shared_ ? 0 : 1;
-  network_.towers()[tower].Forward(params.data(), obs, n, workspace.tower(tower));
-  return ValueOfLastPass(workspace);
+OutputView ActorCritic::Value(const float* obs, int n, Tape& tape) const {
+  if (shared_) return {tape.Forward(0, obs, n).data() + policy_size_, policy_size_ + 1};
+  return {tape.Forward(1, obs, n).data(), 1};
 }
 
-OutputView ActorCritic::ValueOfLastPass(Workspace& workspace) const {
-  if (shared_) return {workspace.tower(0).out().data() + policy_size_, policy_size_ + 1};
-  return {workspace.tower(1).out().data(), 1};
-}
-
-void ActorCritic::RolloutValues(std::span<const float> params, const Rollout& rollout, Workspace& workspace,
-                                std::span<float> values, std::span<float> final_values) const {
+void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
+                                std::span<float> final_values) const {
   const std::size_t obs_size = rollout.env_spec().obs_size;
   const auto evaluate = [&](const float* obs, int n, auto&& take) {
-    const int pass_size = network_.pass_size();
+    const int pass_size = executor_.pass_size();
     for (int first = 0; first < n; first += pass_size) {
       const int count = std::min(pass_size, n - first);
-      const auto [outputs, stride] = Value(params, obs + first * obs_size, count, workspace);
+      const auto [outputs, stride] = Value(obs + first * obs_size, count, tape);
       for (int i = 0; i < count; ++i) take(first + i, outputs[i * stride]);
     }
   };
@@ -110,17 +101,16 @@ void ActorCritic::RolloutValues(std::span<const float> params, const Rollout& ro
            [&](int i, float value) { final_values[truncated[i]] = value; });
 }
 
-void ActorCritic::Sample(std::span<const float> params, const float* obs, int n, std::uint64_t seed,
-                         std::uint32_t first_env, std::uint64_t step, Workspace& workspace, float* actions,
-                         float* log_probs) const {
-  const auto [outputs, stride] = Policy(params, obs, n, workspace);
+void ActorCritic::Sample(const float* obs, int n, std::uint64_t seed, std::uint32_t first_env,
+                         std::uint64_t step, Tape& tape, float* actions, float* log_probs) const {
+  const auto [outputs, stride] = Policy(obs, n, tape);
   if (discrete_) {
     SimdCall<SampleCategorical>(outputs, stride, policy_size_, n, StepDraws{seed, first_env, step}, actions,
                                 log_probs);
     return;
   }
   // a = mean + std * noise;  log pi(a) = sum_d -noise^2/2 - log std - log(2 pi)/2
-  const std::span<const float> log_std = LogStd(params);
+  const std::span<const float> log_std = LogStd(tape.params());
   const float half_log_two_pi = 0.5f * std::log(2.0f * std::numbers::pi_v<float>);
   for (int b = 0; b < n; ++b) {
     RandomStream random(seed, Purpose::kAction, first_env + static_cast<std::uint32_t>(b), step);
@@ -134,9 +124,8 @@ void ActorCritic::Sample(std::span<const float> params, const float* obs, int n,
   }
 }
 
-void ActorCritic::Greedy(std::span<const float> params, const float* obs, int n, Workspace& workspace,
-                         float* actions) const {
-  const auto [outputs, stride] = Policy(params, obs, n, workspace);
+void ActorCritic::Greedy(const float* obs, int n, Tape& tape, float* actions) const {
+  const auto [outputs, stride] = Policy(obs, n, tape);
   for (int b = 0; b < n; ++b) {
     const float* row = outputs + static_cast<std::ptrdiff_t>(b) * stride;
     if (discrete_) {

@@ -4,7 +4,7 @@
 // means of a diagonal Gaussian whose log standard deviations are a free vector of the network. Two towers, or
 // one shared tower whose last output is the value.
 //
-// Thread safety: immutable, like Network; workspaces are per thread.
+// Thread safety: immutable, like Network; tapes are per thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 #include "trireme/base/config.h"
 #include "trireme/env/env.h"
-#include "trireme/nn/network.h"
+#include "trireme/nn/executor.h"
 #include "trireme/rollout/rollout.h"
 
 namespace trireme {
@@ -44,9 +44,10 @@ struct OutputGradients {
 
 class ActorCritic {
  public:
-  ActorCritic(const Network& network, const EnvSpec& env)
-      : network_(network),
-        shared_(network.towers().size() == 1),
+  // `executor` outlives it.
+  ActorCritic(const Executor& executor, const EnvSpec& env)
+      : executor_(executor),
+        shared_(executor.network().spec().towers.size() == 1),
         discrete_(env.action.discrete),
         policy_size_(env.action.discrete ? env.action.choices : env.action.size()) {}
 
@@ -56,39 +57,33 @@ class ActorCritic {
   // Log standard deviations inside a buffer laid out like the parameters.
   template <class T>
   std::span<T> LogStd(std::span<T> params) const {
-    return network_.FreeVector(params, 0);
+    return executor_.network().FreeVector(params, 0);
   }
 
-  // obs: [n, obs]. Each runs the tower it needs; with a shared tower the two views are of the same pass.
-  OutputView Policy(std::span<const float> params, const float* obs, int n, Workspace& workspace) const;
-  OutputView Value(std::span<const float> params, const float* obs, int n, Workspace& workspace) const;
-  OutputView ValueOfLastPass(Workspace& workspace) const;
+  // Everything below runs with the parameters of the tape. obs: [n, obs], n <= its capacity.
+  OutputView Policy(const float* obs, int n, Tape& tape) const;
+  OutputView Value(const float* obs, int n, Tape& tape) const;
 
   // V of all observations of a rollout, in few large passes: cheaper than one small pass per step while
   // collecting. values: [T + 1, B]; final_values: [T, B], written where an episode was cut off.
-  void RolloutValues(std::span<const float> params, const Rollout& rollout, Workspace& workspace,
-                     std::span<float> values, std::span<float> final_values) const;
+  void RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
+                     std::span<float> final_values) const;
 
-  // Adds the gradient of a loss over n samples, obs: [n, obs]. policy_loss(outputs, stride, d_outputs) and
-  // value_loss(values, stride, d_values) see the outputs and write the loss's gradient with respect to them,
-  // in the same places. Requires PrepareBackward of all towers, and n <= capacity.
+  // Adds the gradient of a loss over n samples. policy_loss(outputs, stride, d_outputs) and value_loss(values,
+  // stride, d_values) see the outputs and write the loss's gradient with respect to them, in the same places.
   template <class PolicyLoss, class ValueLoss>
-  void AddGradient(std::span<const float> params, const float* obs, int n, Workspace& workspace,
-                   OutputGradients& d, std::span<float> gradient, PolicyLoss&& policy_loss,
-                   ValueLoss&& value_loss) const {
-    const auto [policy, stride] = Policy(params, obs, n, workspace);
-    policy_loss(policy, stride, d.policy.data());
+  void AddGradient(const float* obs, int n, Tape& tape, OutputGradients& d, std::span<float> gradient,
+                   PolicyLoss&& policy_loss, ValueLoss&& value_loss) const {
+    const OutputView policy = Policy(obs, n, tape);
+    policy_loss(policy.data, policy.stride, d.policy.data());
     if (shared_) {
-      const auto [values, value_stride] = ValueOfLastPass(workspace);
-      value_loss(values, value_stride, d.policy.data() + policy_size_);
+      value_loss(policy.data + policy_size_, policy.stride, d.policy.data() + policy_size_);
     } else {
-      const auto [values, value_stride] = Value(params, obs, n, workspace);
-      value_loss(values, value_stride, d.value.data());
-      network_.towers()[1].Backward(params.data(), obs, d.value.data(), n, workspace.tower(1),
-                                    gradient.data());
+      const OutputView value = Value(obs, n, tape);
+      value_loss(value.data, value.stride, d.value.data());
+      tape.Backward(1, d.value.data(), gradient);
     }
-    network_.towers()[0].Backward(params.data(), obs, d.policy.data(), n, workspace.tower(0),
-                                  gradient.data());
+    tape.Backward(0, d.policy.data(), gradient);
   }
   OutputGradients MakeOutputGradients(std::size_t capacity) const {
     return {std::vector<float>(capacity * (policy_size_ + (shared_ ? 1 : 0))), std::vector<float>(capacity)};
@@ -96,15 +91,13 @@ class ActorCritic {
 
   // Draws an action for each of n environments, numbered first_env, ..., at step `step` of the run, and its
   // log-probability.
-  void Sample(std::span<const float> params, const float* obs, int n, std::uint64_t seed,
-              std::uint32_t first_env, std::uint64_t step, Workspace& workspace, float* actions,
-              float* log_probs) const;
+  void Sample(const float* obs, int n, std::uint64_t seed, std::uint32_t first_env, std::uint64_t step,
+              Tape& tape, float* actions, float* log_probs) const;
   // The most probable action.
-  void Greedy(std::span<const float> params, const float* obs, int n, Workspace& workspace,
-              float* actions) const;
+  void Greedy(const float* obs, int n, Tape& tape, float* actions) const;
 
  private:
-  const Network& network_;
+  const Executor& executor_;
   bool shared_, discrete_;
   int policy_size_;
 };

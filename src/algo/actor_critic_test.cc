@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/rng.h"
+#include "trireme/nn/fused_executor.h"
 
 namespace trireme {
 namespace {
@@ -35,20 +36,22 @@ struct Model {
   Model(const EnvSpec& spec, bool shared)
       : env(spec),
         network(MakeActorCriticNetwork({.hidden = {16, 8}, .shared_tower = shared, .policy_gain = 2.0}, env)),
-        actor_critic(network, env),
-        workspace(network, kCapacity),
+        executor(network),
+        actor_critic(executor, env),
+        tape(executor.MakeTape(kCapacity)),
         params(network.param_count()) {
     network.Initialise(4, params);
+    tape->SetParams(params);
   }
 
   std::vector<float> PolicyOf(const std::vector<float>& obs, int n) {
-    const auto [data, stride] = actor_critic.Policy(params, obs.data(), n, workspace);
+    const auto [data, stride] = actor_critic.Policy(obs.data(), n, *tape);
     std::vector<float> out;
     for (int b = 0; b < n; ++b) out.insert(out.end(), data + b * stride, data + b * stride + env_outputs());
     return out;
   }
   std::vector<float> ValueOf(const std::vector<float>& obs, int n) {
-    const auto [data, stride] = actor_critic.Value(params, obs.data(), n, workspace);
+    const auto [data, stride] = actor_critic.Value(obs.data(), n, *tape);
     std::vector<float> out;
     for (int b = 0; b < n; ++b) out.push_back(data[b * stride]);
     return out;
@@ -57,8 +60,9 @@ struct Model {
 
   EnvSpec env;
   Network network;
+  FusedExecutor executor;
   ActorCritic actor_critic;
-  Workspace workspace;
+  std::unique_ptr<Tape> tape;
   std::vector<float> params;
 };
 
@@ -83,8 +87,8 @@ Draws SampleOnce(Model& model, const std::vector<float>& obs, int n, std::uint64
                  std::uint32_t first_env, std::uint64_t step) {
   Draws draws{std::vector<float>(static_cast<std::size_t>(n) * model.env.action.size()),
               std::vector<float>(n)};
-  model.actor_critic.Sample(model.params, obs.data(), n, seed, first_env, step, model.workspace,
-                            draws.actions.data(), draws.log_probs.data());
+  model.actor_critic.Sample(obs.data(), n, seed, first_env, step, *model.tape, draws.actions.data(),
+                            draws.log_probs.data());
   return draws;
 }
 
@@ -104,29 +108,24 @@ TEST_P(Towers, TheNetworkHasTheRightParts) {
   const bool shared = GetParam();
   Model discrete(DiscreteEnv(5, 3), shared), continuous(ContinuousEnv(5, 2), shared);
   EXPECT_EQ(discrete.actor_critic.shared(), shared);
-  EXPECT_EQ(discrete.network.towers().size(), shared ? 1u : 2u);
-  EXPECT_EQ(discrete.network.towers()[0].spec().outputs, shared ? 4 : 3);
+  EXPECT_EQ(discrete.network.spec().towers.size(), shared ? 1u : 2u);
+  EXPECT_EQ(discrete.network.spec().towers[0].outputs, shared ? 4 : 3);
   EXPECT_TRUE(discrete.network.spec().free_vectors.empty());
-  EXPECT_EQ(continuous.network.towers()[0].spec().outputs, shared ? 3 : 2);
+  EXPECT_EQ(continuous.network.spec().towers[0].outputs, shared ? 3 : 2);
   EXPECT_EQ(continuous.actor_critic.LogStd(std::span<const float>(continuous.params)).size(), 2u);
 }
 
 TEST_P(Towers, ValuesComeFromTheValueOutput) {
   Model model(DiscreteEnv(5, 3), GetParam());
   const std::vector<float> obs = RandomObs(10, 5);
-  const Tower& tower = model.network.towers().back();
-  TowerWorkspace workspace(tower, 10);
-  tower.Forward(model.params.data(), obs.data(), 10, workspace);
-  const int outputs = tower.spec().outputs;
+  const std::size_t last = model.network.spec().towers.size() - 1;
+  const int outputs = model.network.spec().towers[last].outputs;
+  const std::unique_ptr<Tape> tape = model.executor.MakeTape(10);
+  tape->SetParams(model.params);
+  const std::span<const float> found = tape->Forward(last, obs.data(), 10);
   std::vector<float> expected;
-  for (int b = 0; b < 10; ++b) expected.push_back(workspace.out()[b * outputs + outputs - 1]);
+  for (int b = 0; b < 10; ++b) expected.push_back(found[b * outputs + outputs - 1]);
   EXPECT_EQ(model.ValueOf(obs, 10), expected);
-  if (GetParam()) {
-    const auto policy = model.actor_critic.Policy(model.params, obs.data(), 10, model.workspace);
-    const auto value = model.actor_critic.ValueOfLastPass(model.workspace);
-    EXPECT_EQ(value.data, policy.data + 3);
-    EXPECT_EQ(value.stride, 4);
-  }
 }
 
 TEST_P(Towers, DiscreteActionsFollowTheSoftmax) {
@@ -219,7 +218,7 @@ TEST_P(Towers, GreedyIsTheMostProbableAction) {
   const std::vector<float> obs = RandomObs(kEnvs, 4);
   Model discrete(DiscreteEnv(4, 5), GetParam());
   std::vector<float> actions(kEnvs);
-  discrete.actor_critic.Greedy(discrete.params, obs.data(), kEnvs, discrete.workspace, actions.data());
+  discrete.actor_critic.Greedy(obs.data(), kEnvs, *discrete.tape, actions.data());
   const std::vector<float> logits = discrete.PolicyOf(obs, kEnvs);
   bool different = false;
   for (int b = 0; b < kEnvs; ++b) {
@@ -230,7 +229,7 @@ TEST_P(Towers, GreedyIsTheMostProbableAction) {
 
   Model continuous(ContinuousEnv(4, 2), GetParam());
   std::vector<float> means(2 * kEnvs);
-  continuous.actor_critic.Greedy(continuous.params, obs.data(), kEnvs, continuous.workspace, means.data());
+  continuous.actor_critic.Greedy(obs.data(), kEnvs, *continuous.tape, means.data());
   EXPECT_EQ(means, continuous.PolicyOf(obs, kEnvs));
 }
 

@@ -18,7 +18,7 @@
 #include "trireme/base/state.h"
 #include "trireme/env/env.h"
 #include "trireme/metrics/metric_row.h"
-#include "trireme/nn/network.h"
+#include "trireme/nn/executor.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/store/parameter_store.h"
 
@@ -27,7 +27,7 @@ namespace trireme {
 // What a worker is given. References outlive the algorithm.
 struct WorkerContext {
   const EnvEntry& env;
-  const Network& network;
+  const Executor& executor;
   ParameterStore& store;
   std::uint64_t seed = 0;  // of shards that begin with this worker; loaded ones bring their own
   int shards = 1;          // whose gradients make one step, over all workers that move in step

@@ -125,8 +125,8 @@ class ReferenceA3c final : public ReferenceWorker {
  public:
   ReferenceA3c(const AlgorithmRun& run, int rank, int horizon)
       : network_(run.network()),
-        policy_(network_, 0),
-        value_(network_, 1),
+        policy_(run.Tower(0)),
+        value_(run.Tower(1)),
         envs_(run.env(), kA3cEnvs, rank * kA3cEnvs),
         horizon_(horizon),
         target_(ToNumbers(run.initial())) {}
@@ -144,9 +144,9 @@ class ReferenceA3c final : public ReferenceWorker {
   }
 
   void Push(Numbers& server) override {
-    const Tower& value = network_.towers()[1];
+    const ParamRange value = network_.TowerRange(1);
     for (std::size_t i = 0; i < server.size(); ++i) {
-      const double rate = value.begin() <= i && i < value.end() ? kAlpha : kBeta;
+      const double rate = value.begin <= i && i < value.end ? kAlpha : kBeta;
       server[i] -= rate * gradient_[i] / (kA3cEnvs * horizon_);
     }
   }
@@ -266,7 +266,7 @@ class ReferenceDoubleQ final : public ReferenceWorker {
   ReferenceDoubleQ(const AlgorithmRun& run, int rank, const QCase& c)
       : case_(c),
         rank_(rank),
-        q_(run.network(), 0),
+        q_(run.Tower(0)),
         choices_(run.env().spec.action.choices),
         envs_(run.env(), kQEnvs, rank * kQEnvs),
         seen_(ToNumbers(run.initial())),

@@ -162,18 +162,17 @@ class Dqn final : public Algorithm {
   void Remember(Shard& shard);
   void Learn(const UpdateRule& update, double beta);
   void Sample(Shard& shard, double beta);
-  void ShardGradient(std::span<const float> params, std::span<float> gradient);
+  void ShardGradient(std::span<float> gradient);
   void Report(MetricRow& row);
 
   DqnConfig config_;
   WorkerContext context_;
-  const Tower& tower_;
   QHead head_;
   std::vector<Shard> shards_;
   AlignedBuffer<float> target_;  // the parameters w-
   std::uint64_t collected_ = 0;  // environment steps, over all shards that move in step
   std::uint64_t updates_ = 0;
-  Workspace workspace_, next_workspace_;
+  std::unique_ptr<Tape> tape_, target_tape_;
   ShardSum<float> gradient_;  // parameters, then kQStats statistics
 
   // One shard's part of a batch.
@@ -190,13 +189,12 @@ class Dqn final : public Algorithm {
 Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
     : config_(config),
       context_(context),
-      tower_(context.network.towers()[0]),
       head_{context.env.spec.action.choices, config.dueling},
-      target_(context.network.param_count()),
-      workspace_(context.network,
-                 std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
-      next_workspace_(context.network, context.network.pass_size()),
-      gradient_(context.network.param_count() + kQStats),
+      target_(context.executor.network().param_count()),
+      tape_(context.executor.MakeTape(
+          std::max({context.executor.pass_size(), kMostActed, config.envs / context.shards}))),
+      target_tape_(context.executor.MakeTape(context.executor.pass_size())),
+      gradient_(context.executor.network().param_count() + kQStats),
       slots_(config.batch / context.shards),
       batch_(slots_.size(), context.env.spec.obs_size, 1),
       weights_(slots_.size()),
@@ -219,6 +217,7 @@ void Dqn::Iterate(double progress, MetricRow& row) {
   norm_sum_ = 0;
   updates_made_ = 0;
   for (int round = 0; round < config_.rounds; ++round) {
+    tape_->SetParams(context_.store.params());
     for (Shard& shard : shards_) Collect(shard, static_cast<float>(epsilon));
     collected_ += StepsPerRound();
     for (int i = 0; Learning() && i < config_.updates; ++i) Learn(update, beta);
@@ -256,8 +255,7 @@ void Dqn::ChooseActions(const Shard& shard, std::uint64_t step, const float* obs
   int explorers = 0;
   for (int b = 0; b < n; ++b) explorers += explores(b);
   if (explorers < n) {
-    tower_.Forward(context_.store.params().data(), obs, n, workspace_.tower(0));
-    QGreedy(head_, workspace_.tower(0).out().data(), n, actions);
+    QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions);
   }
   for (int b = 0; explorers > 0 && b < n; ++b) {
     if (!explores(b)) continue;
@@ -290,12 +288,13 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   if (updates_ % config_.target_every == 0) {
     MoveTowards(target_.span(), params, static_cast<float>(config_.target_tau));
   }
-  tower_.PrepareBackward(params.data(), workspace_.tower(0));
+  tape_->SetParams(params);
+  target_tape_->SetParams(target_.span());
   for (Shard& shard : shards_) {
     const std::span<float> gradient = gradient_.Next();
     if (shard.replay.size() > 0) {  // empty where a worker has just joined others that learn
       Sample(shard, beta);
-      ShardGradient(params, gradient);
+      ShardGradient(gradient);
       if (shard.priorities) shard.priorities->Update(slots_, errors_);
     }
     gradient_.Add();
@@ -306,7 +305,7 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   ++updates_;
   ++updates_made_;
   norm_sum_ += norm;
-  for (int i = 0; i < kQStats; ++i) loss_sums_[i] += total[context_.network.param_count() + i];
+  for (int i = 0; i < kQStats; ++i) loss_sums_[i] += total[context_.executor.network().param_count() + i];
 }
 
 // Fills slots_, weights_ and batch_.
@@ -322,32 +321,30 @@ void Dqn::Sample(Shard& shard, double beta) {
 }
 
 // Of the transitions in batch_, in passes that fit the caches. Leaves |Q - y| in errors_.
-void Dqn::ShardGradient(std::span<const float> params, std::span<float> gradient) {
+void Dqn::ShardGradient(std::span<float> gradient) {
   const std::size_t obs_size = context_.env.spec.obs_size;
-  const std::span<float> stats = gradient.subspan(context_.network.param_count());
+  const std::span<float> stats = gradient.subspan(context_.executor.network().param_count());
   const QLossRule rule{.huber = static_cast<float>(config_.huber),
                        .per_sample = 1.0f / static_cast<float>(config_.batch)};
-  const std::size_t pass_size = context_.network.pass_size();
+  const std::size_t pass_size = context_.executor.pass_size();
   for (std::size_t first = 0; first < slots_.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, slots_.size() - first));
     const float* obs = batch_.obs.data() + first * obs_size;
     const float* next_obs = batch_.next_obs.data() + first * obs_size;
 
-    TowerWorkspace& next = next_workspace_.tower(0);
-    TowerWorkspace& now = workspace_.tower(0);
-    tower_.Forward(target_.data(), next_obs, n, next);
-    if (config_.double_q) tower_.Forward(params.data(), next_obs, n, now);
-    QTargets(head_, next.out().data(), config_.double_q ? now.out().data() : nullptr,
-             batch_.returns.data() + first, batch_.discounts.data() + first, n, targets_.data() + first);
+    const float* target_outputs = target_tape_->Forward(0, next_obs, n).data();
+    const float* online_outputs = config_.double_q ? tape_->Forward(0, next_obs, n).data() : nullptr;
+    QTargets(head_, target_outputs, online_outputs, batch_.returns.data() + first,
+             batch_.discounts.data() + first, n, targets_.data() + first);
 
-    tower_.Forward(params.data(), obs, n, now);
+    const float* outputs = tape_->Forward(0, obs, n).data();
     const QBatch batch{.n = n,
                        .actions = batch_.actions.data() + first,
                        .targets = targets_.data() + first,
                        .weights = config_.prioritised ? weights_.data() + first : nullptr};
     float* d_outputs = d_outputs_.data() + first * head_.outputs();
-    QLoss(batch, rule, head_, now.out().data(), d_outputs, errors_.data() + first, stats);
-    tower_.Backward(params.data(), obs, d_outputs, n, now, gradient.data());
+    QLoss(batch, rule, head_, outputs, d_outputs, errors_.data() + first, stats);
+    tape_->Backward(0, d_outputs, gradient);
   }
 }
 
@@ -362,8 +359,8 @@ void Dqn::Report(MetricRow& row) {
 }
 
 void Dqn::Act(std::span<const float> obs, int n, std::span<float> actions) {
-  tower_.Forward(context_.store.params().data(), obs.data(), n, workspace_.tower(0));
-  QGreedy(head_, workspace_.tower(0).out().data(), n, actions.data());
+  tape_->SetParams(context_.store.params());
+  QGreedy(head_, tape_->Forward(0, obs.data(), n).data(), n, actions.data());
 }
 
 void Dqn::SaveShards(StateWriter& out) const {

@@ -179,7 +179,7 @@ Actions ActionsOf(double epsilon) {
                          {"envs=8", "horizon=500", "rounds=1", "learning_starts=1000000000", "hidden=[16]",
                           fmt::format("epsilon_start={}", epsilon), fmt::format("epsilon_end={}", epsilon)});
   const std::size_t obs_size = run.env().spec.obs_size;
-  const PlainTower q(run.network(), 0);
+  const PlainTower q = run.Tower(0);
   const std::string state = run.Iterate(2, 0, 1).state;
   Actions actions;
   for (int shard = 0; shard < AlgorithmRun::kShards; ++shard) {
@@ -350,7 +350,7 @@ TEST_P(DqnUpdates, MoveTheParametersAsTheFormulasSay) {
   const AlgorithmRun::AsynchronousOutcome found = run.Iterate({.iterations = {1}, .first = kBegin});
   const std::vector<Numbers> replay = Remembered(run, found.workers[0].state, 0);
 
-  const PlainTower tower(run.network(), 0);
+  const PlainTower tower = run.Tower(0);
   const int choices = run.env().spec.action.choices, obs_size = run.env().spec.obs_size;
   const auto q = [&](const Numbers& params, const Numbers& obs) {
     Numbers out = tower.Forward(params, obs);

@@ -129,8 +129,7 @@ class Ppo final : public Algorithm {
   void ShareStatistics(MetricRow& row);
   void Update(double progress, MetricRow& row);
   double GradientStep(int part, PpoLossRule rule, const UpdateRule& update);
-  void ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<const float> params,
-                     std::span<float> gradient);
+  void ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient);
   int MinibatchSize(int part) const;
 
   PpoConfig config_;
@@ -141,7 +140,7 @@ class Ppo final : public Algorithm {
   Normaliser obs_normaliser_;
   Normaliser return_normaliser_;
   std::optional<KlAdaptiveRate> adaptive_rate_;  // with desired_kl
-  Workspace workspace_;
+  std::unique_ptr<Tape> tape_;
   ShardSum<float> gradient_;                      // parameters, then kPpoStats statistics
   std::array<float, kPpoStats> step_stats_ = {};  // of the last gradient step, over all workers
   ShardSum<double> statistics_;
@@ -157,12 +156,12 @@ enum Statistic { kErrorSum = kEpisodeStats, kErrorSquares, kReturnSum, kReturnSq
 Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
     : config_(config),
       context_(context),
-      model_(context.network, context.env.spec),
+      model_(context.executor, context.env.spec),
       obs_normaliser_(context.env.spec.obs_size, true, 10.0f),
       return_normaliser_(1, false, 10.0f),
-      workspace_(context.network,
-                 std::max({context.network.pass_size(), kMostActed, config.envs / context.shards})),
-      gradient_(context.network.param_count() + kPpoStats),
+      tape_(context.executor.MakeTape(
+          std::max({context.executor.pass_size(), kMostActed, config.envs / context.shards}))),
+      gradient_(context.executor.network().param_count() + kPpoStats),
       statistics_(kStatistics + 2 * static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_mean_(static_cast<std::size_t>(config.epochs) * config.minibatches),
       advantage_scale_(advantage_mean_.size(), 1.0f) {
@@ -175,7 +174,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
     shards_.emplace_back(context.env, spec, config);
   }
   const std::size_t obs_size = context.env.spec.obs_size, action_size = context.env.spec.action.size();
-  const std::size_t pass_size = std::max(context.network.pass_size(), kMostActed);
+  const std::size_t pass_size = std::max(context.executor.pass_size(), kMostActed);
   obs_.resize(pass_size * obs_size);
   actions_.resize(pass_size * action_size);
   for (auto* values : {&old_log_probs_, &advantages_, &returns_, &old_values_}) values->resize(pass_size);
@@ -185,8 +184,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
 void Ppo::Iterate(double progress, MetricRow& row) {
   Collect();
   for (Shard& shard : shards_) {
-    model_.RolloutValues(context_.store.params(), shard.rollout, workspace_, shard.values.span(),
-                         shard.final_values.span());
+    model_.RolloutValues(shard.rollout, *tape_, shard.values.span(), shard.final_values.span());
   }
   if (config_.normalise_rewards) NormaliseRewards();
   for (Shard& shard : shards_) {
@@ -209,15 +207,15 @@ void Ppo::Iterate(double progress, MetricRow& row) {
 }
 
 void Ppo::Collect() {
-  const std::span<const float> params = context_.store.params();
+  tape_->SetParams(context_.store.params());
   const Normaliser* normaliser = config_.normalise_obs ? &obs_normaliser_ : nullptr;
   ShardSum<double> sums(obs_normaliser_.sums_size());
   for (Shard& shard : shards_) {
     const std::span<double> raw_sums = config_.normalise_obs ? sums.Next() : std::span<double>();
     shard.rollout.Collect(
         normaliser, raw_sums, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-          model_.Sample(params, obs, shard.rollout.envs(), shard.rollout.shard().seed,
-                        shard.rollout.shard().first_env(), step, workspace_, actions, log_probs);
+          model_.Sample(obs, shard.rollout.envs(), shard.rollout.shard().seed,
+                        shard.rollout.shard().first_env(), step, *tape_, actions, log_probs);
         });
     if (config_.normalise_obs) sums.Add();
   }
@@ -340,29 +338,25 @@ void Ppo::Update(double progress, MetricRow& row) {
 // One update with mini-batch `part`, counted over all epochs. Leaves its statistics in step_stats_ and
 // returns the norm of the gradient.
 double Ppo::GradientStep(int part, PpoLossRule rule, const UpdateRule& update) {
-  const std::span<const float> params = context_.store.Pull();
-  for (std::size_t t = 0; t < context_.network.towers().size(); ++t) {
-    context_.network.towers()[t].PrepareBackward(params.data(), workspace_.tower(t));
-  }
+  tape_->SetParams(context_.store.Pull());
   rule.per_sample = 1.0f / static_cast<float>(MinibatchSize(part));
   for (const Shard& shard : shards_) {
-    ShardGradient(shard, part, rule, params, gradient_.Next());
+    ShardGradient(shard, part, rule, gradient_.Next());
     gradient_.Add();
   }
   const std::span<float> total = gradient_.Total();
   const double norm = context_.store.Push(total, update);
   CheckFinite(norm, "the gradient");
-  std::ranges::copy(total.subspan(context_.network.param_count()), step_stats_.begin());
+  std::ranges::copy(total.subspan(context_.executor.network().param_count()), step_stats_.begin());
   return norm;
 }
 
 // The gradient of one shard's part of a mini-batch, in passes that fit the caches.
-void Ppo::ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<const float> params,
-                        std::span<float> gradient) {
+void Ppo::ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient) {
   const std::span<const int> samples = shard.Minibatch(part, config_.minibatches);
   const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
-  const std::span<float> stats = gradient.subspan(context_.network.param_count());
-  const std::size_t pass_size = context_.network.pass_size();
+  const std::span<float> stats = gradient.subspan(context_.executor.network().param_count());
+  const std::size_t pass_size = context_.executor.pass_size();
   for (std::size_t first = 0; first < samples.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
     const std::span<const int> pass = samples.subspan(first, n);
@@ -382,13 +376,13 @@ void Ppo::ShardGradient(const Shard& shard, int part, const PpoLossRule& rule, s
                          advantage_scale_[part]};
 
     model_.AddGradient(
-        params, obs_.data(), n, workspace_, d_outputs_, gradient,
+        obs_.data(), n, *tape_, d_outputs_, gradient,
         [&](const float* outputs, int stride, float* d_outputs) {
           if (model_.discrete()) {
             CategoricalPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
           } else {
-            GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, model_.LogStd(params),
-                               d_outputs, model_.LogStd(gradient), stats);
+            GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride,
+                               model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient), stats);
           }
         },
         [&](const float* values, int stride, float* d_values) {
@@ -403,7 +397,8 @@ void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
   if (config_.normalise_obs) {
     for (int i = 0; i < n; ++i) obs_normaliser_.Apply(obs_.data() + i * obs_size, obs_.data() + i * obs_size);
   }
-  model_.Greedy(context_.store.params(), obs_.data(), n, workspace_, actions.data());
+  tape_->SetParams(context_.store.params());
+  model_.Greedy(obs_.data(), n, *tape_, actions.data());
 }
 
 void Ppo::SaveShards(StateWriter& out) const {

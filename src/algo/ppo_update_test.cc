@@ -70,8 +70,8 @@ class ReferencePpo {
   ReferencePpo(const PpoCase& c, const AlgorithmRun& run)
       : case_(c),
         run_(run),
-        policy_(run.network(), 0),
-        value_(run.network(), 1),
+        policy_(run.Tower(0)),
+        value_(run.Tower(1)),
         discrete_(run.env().spec.action.discrete),
         params_(ToNumbers(run.initial())),
         mean_(params_.size(), 0.0),

@@ -19,6 +19,9 @@
 #include "trireme/algo/algorithm.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/copying_executor.h"
+#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/plain_tower.h"
 #include "trireme/store/schedule.h"
 #include "trireme/store/shared_store.h"
 
@@ -54,10 +57,17 @@ class AlgorithmRun {
   static constexpr int kShards = 8;
   static constexpr std::uint64_t kSeed = 3;
 
-  AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments)
+  // How the network is computed: where the parameters are, or on copies as on a device.
+  enum class Computed { kInPlace, kOnCopies };
+
+  AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments,
+               Computed computed = Computed::kInPlace)
       : env_(FindEnv(env)),
         settings_(SettingsOf(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
+        fused_(network_),
+        copying_(fused_),
+        computed_(computed),
         initial_(network_.param_count()) {
     network_.Initialise(kSeed, initial_);
   }
@@ -65,6 +75,7 @@ class AlgorithmRun {
   const EnvEntry& env() const { return env_; }
   const Network& network() const { return network_; }
   const std::vector<float>& initial() const { return initial_; }
+  PlainTower Tower(std::size_t i) const { return {network_.spec().towers[i], network_.layout()}; }
 
   struct Outcome {
     std::vector<float> params;
@@ -159,14 +170,17 @@ class AlgorithmRun {
     return row;
   }
 
-  // What the initial policy does without exploring. obs: [n, obs].
-  std::vector<float> Act(std::span<const float> obs) const {
+  // What the policy does without exploring, after so many iterations. obs: [n, obs].
+  std::vector<float> Act(std::span<const float> obs, int iterations = 0) const {
     ThreadGroup group(1);
     ThreadCommunicator comm(group, 0);
     const auto store = MakeAllReduceStore(comm, settings_->optimizer(), initial_);
     const std::size_t n = obs.size() / env_.spec.obs_size;
     std::vector<float> actions(n * env_.spec.action.size());
-    Make(*store, 1, 0, 1)->Act(obs, static_cast<int>(n), actions);
+    const auto algorithm = Make(*store, 1, 0, 1);
+    Outcome ignored;
+    Work(*algorithm, *store, 0, iterations, ignored);
+    algorithm->Act(obs, static_cast<int>(n), actions);
     return actions;
   }
 
@@ -179,8 +193,10 @@ class AlgorithmRun {
   }
 
   std::unique_ptr<Algorithm> Make(ParameterStore& store, int shards, int first_shard, int own_shards) const {
+    const Executor& executor =
+        computed_ == Computed::kInPlace ? static_cast<const Executor&>(fused_) : copying_;
     return settings_->Make({.env = env_,
-                            .network = network_,
+                            .executor = executor,
                             .store = store,
                             .seed = kSeed,
                             .shards = shards,
@@ -200,6 +216,9 @@ class AlgorithmRun {
   const EnvEntry& env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   Network network_;
+  FusedExecutor fused_;
+  CopyingExecutor copying_;
+  Computed computed_;
   std::vector<float> initial_;
 };
 
@@ -289,8 +308,6 @@ inline void ExpectOutOfRange(const std::string& algo, const std::vector<const ch
 
 // ---- By the book: plain loops in double ----
 
-using Numbers = std::vector<double>;
-
 // One step of one environment. After the last step of an episode, next_obs is the episode's own.
 struct PlainStep {
   Numbers obs, next_obs;
@@ -361,86 +378,6 @@ class PlainEnvs {
   std::uint64_t step_number_ = 0;
 };
 
-// A tower of tanh or relu layers, in a parameter buffer as the network lays it out.
-class PlainTower {
- public:
-  PlainTower(const Network& network, std::size_t index) {
-    const TowerSpec& spec = network.spec().towers[index];
-    relu_ = spec.activation == Activation::kRelu;
-    TRIREME_CHECK(relu_ || spec.activation == Activation::kTanh);
-    const auto tensor = [&](const std::string& name) {
-      const auto& all = network.layout().tensors();
-      const auto found = std::ranges::find(all, name, &TensorInfo::name);
-      TRIREME_CHECK(found != all.end());
-      return *found;
-    };
-    int inputs = spec.inputs;
-    for (std::size_t l = 0; l <= spec.hidden.size(); ++l) {
-      const bool head = l == spec.hidden.size();
-      const std::string scope = spec.name + (head ? "/head" : fmt::format("/{}", l));
-      layers_.push_back({.inputs = inputs,
-                         .outputs = head ? spec.outputs : spec.hidden[l],
-                         .head = head,
-                         .weight = tensor(scope + "/weight"),
-                         .bias = tensor(scope + "/bias").offset});
-      inputs = layers_.back().outputs;
-    }
-  }
-
-  Numbers Forward(const Numbers& params, const Numbers& x) const { return Activations(params, x).back(); }
-
-  // Adds sum_i d_out[i] * (gradient of output i at x with respect to the parameters).
-  void AddGradient(const Numbers& params, const Numbers& x, const Numbers& d_out, Numbers& gradient) const {
-    const std::vector<Numbers> y = Activations(params, x);
-    Numbers dz = d_out;
-    for (std::size_t l = layers_.size(); l-- > 0;) {
-      const Layer& layer = layers_[l];
-      Numbers dx(static_cast<std::size_t>(layer.inputs), 0.0);
-      for (int o = 0; o < layer.outputs; ++o) {
-        gradient[layer.bias + o] += dz[o];
-        for (int i = 0; i < layer.inputs; ++i) {
-          gradient[layer.Weight(i, o)] += dz[o] * y[l][i];
-          dx[i] += dz[o] * params[layer.Weight(i, o)];
-        }
-      }
-      if (l == 0) return;
-      for (int i = 0; i < layer.inputs; ++i) {
-        dx[i] *= relu_ ? (y[l][i] > 0 ? 1.0 : 0.0) : 1 - y[l][i] * y[l][i];
-      }
-      dz = dx;
-    }
-  }
-
- private:
-  struct Layer {
-    int inputs, outputs;
-    bool head;
-    TensorInfo weight;
-    std::size_t bias;
-    std::size_t Weight(int in, int out) const {
-      return weight.offset + (head ? ElementIndex(weight, out, in) : ElementIndex(weight, in, out));
-    }
-  };
-
-  // The input, and what each layer makes of it.
-  std::vector<Numbers> Activations(const Numbers& params, const Numbers& x) const {
-    std::vector<Numbers> y = {x};
-    for (const Layer& layer : layers_) {
-      Numbers out;
-      for (int o = 0; o < layer.outputs; ++o) {
-        double sum = params[layer.bias + o];
-        for (int i = 0; i < layer.inputs; ++i) sum += params[layer.Weight(i, o)] * y.back()[i];
-        out.push_back(layer.head ? sum : relu_ ? std::max(sum, 0.0) : std::tanh(sum));
-      }
-      y.push_back(out);
-    }
-    return y;
-  }
-
-  bool relu_ = false;
-  std::vector<Layer> layers_;
-};
-
 inline Numbers Softmax(const Numbers& logits) {
   Numbers p;
   for (const double logit : logits) p.push_back(std::exp(logit - *std::ranges::max_element(logits)));
@@ -464,13 +401,11 @@ inline int BestAction(const Numbers& values) {
   return static_cast<int>(std::ranges::max_element(values) - values.begin());
 }
 
-inline Numbers ToNumbers(const std::vector<float>& values) { return {values.begin(), values.end()}; }
-
 // With as many observations as may be asked for at once; `tower` holds the values to choose by.
 inline void ExpectGreedyActions(const std::string& algo, const std::string& env,
                                 const Assignments& assignments) {
   const AlgorithmRun run(algo, env, assignments);
-  const PlainTower tower(run.network(), 0);
+  const PlainTower tower = run.Tower(0);
   RandomStream random(1, Purpose::kTest, 0, 0);
   std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * run.env().spec.obs_size);
   for (float& value : obs) value = static_cast<float>(random.NextNormal());

@@ -3,24 +3,18 @@
 #include <algorithm>
 
 #include "trireme/nn/init.h"
+#include "trireme/nn/tower.h"
 
 namespace trireme {
 
 Network::Network(const NetworkSpec& spec) : spec_(spec) {
-  for (const TowerSpec& tower : spec.towers) towers_.emplace_back(tower, layout_);
+  for (const TowerSpec& tower_spec : spec.towers) {
+    const Tower tower(tower_spec, layout_);
+    towers_.push_back({tower.begin(), tower.end()});
+  }
   for (const NetworkSpec::FreeVector& vector : spec.free_vectors) {
     free_offsets_.push_back(layout_.Add(vector.name, {vector.size}));
   }
-}
-
-int Network::pass_size() const {
-  constexpr std::size_t kFloatsInCache = 32 << 10;
-  std::size_t per_sample = 0;
-  for (const TowerSpec& tower : spec_.towers) {
-    for (const int width : tower.hidden) per_sample += width;
-  }
-  const std::size_t chunks = kFloatsInCache / (std::max<std::size_t>(per_sample, 1) * Tower::kChunk);
-  return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
 }
 
 std::span<const float> Network::FreeVector(std::span<const float> params, std::size_t i) const {

@@ -6,9 +6,6 @@
 #include <cmath>
 #include <vector>
 
-#include "trireme/base/aligned.h"
-#include "trireme/base/rng.h"
-
 namespace trireme {
 namespace {
 
@@ -125,46 +122,13 @@ TEST(NetworkTest, FreeVectors) {
   EXPECT_EQ(Values(network, params, "scale"), (std::vector<float>{4.0f, 9.0f}));
 }
 
-// tower_test.cc checks single towers; here, that those of a network do not disturb each other.
-TEST(NetworkTest, TowersComputeAsIfAlone) {
-  constexpr int kSamples = 70;
+TEST(NetworkTest, TowersLieOneAfterTheOther) {
   const Network network(ActorCritic());
-  const std::vector<float> params = Initial(ActorCritic(), 1);
-  RandomStream random(1, Purpose::kTest, 0, 0);
-  std::vector<float> x(kSamples * 4), dout(kSamples * 2);
-  for (float& value : x) value = static_cast<float>(random.NextNormal());
-  for (float& value : dout) value = static_cast<float>(random.NextNormal());
-
-  Workspace workspace(network, kSamples);
-  std::vector<float> gradient(network.param_count());
-  for (std::size_t t = 0; t < 2; ++t) {
-    network.towers()[t].Forward(params.data(), x.data(), kSamples, workspace.tower(t));
-  }
-  for (std::size_t t = 0; t < 2; ++t) {
-    network.towers()[t].PrepareBackward(params.data(), workspace.tower(t));
-    network.towers()[t].Backward(params.data(), x.data(), dout.data(), kSamples, workspace.tower(t),
-                                 gradient.data());
-  }
-
-  for (std::size_t t = 0; t < 2; ++t) {
-    const Network alone({.towers = {ActorCritic().towers[t]}, .free_vectors = {}});
-    std::vector<float> own_params(alone.param_count()), own_gradient(alone.param_count());
-    for (const TensorInfo& tensor : alone.layout().tensors()) {
-      const std::vector<float> values = Values(network, params, tensor.name);
-      std::copy(values.begin(), values.end(), own_params.begin() + tensor.offset);
-    }
-    Workspace own(alone, kSamples);
-    alone.towers()[0].Forward(own_params.data(), x.data(), kSamples, own.tower(0));
-    alone.towers()[0].PrepareBackward(own_params.data(), own.tower(0));
-    alone.towers()[0].Backward(own_params.data(), x.data(), dout.data(), kSamples, own.tower(0),
-                               own_gradient.data());
-    EXPECT_TRUE(std::ranges::equal(workspace.tower(t).out(), own.tower(0).out()));
-    for (const TensorInfo& tensor : alone.layout().tensors()) {
-      EXPECT_EQ(Values(network, gradient, tensor.name), Values(alone, own_gradient, tensor.name));
-      EXPECT_GT(Norm(Values(alone, own_gradient, tensor.name)), 0) << tensor.name;
-    }
-  }
-  EXPECT_EQ(Values(network, gradient, "log_std"), std::vector<float>(3));
+  const ParamRange policy = network.TowerRange(0), value = network.TowerRange(1);
+  EXPECT_EQ(policy.begin, 0u);
+  EXPECT_EQ(policy.end, Tensor(network, "value/0/weight").offset);
+  EXPECT_EQ(value.begin, policy.end);
+  EXPECT_EQ(value.end, Tensor(network, "log_std").offset);
 }
 
 }  // namespace

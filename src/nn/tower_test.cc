@@ -11,116 +11,13 @@
 
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
+#include "trireme/nn/plain_tower.h"
 
 namespace trireme {
 namespace {
 
 constexpr Activation kActivations[] = {Activation::kTanh, Activation::kRelu, Activation::kElu,
                                        Activation::kSilu};
-
-// The tower in double precision, one sample and one number at a time. Reads and writes the same layout.
-class Reference {
- public:
-  Reference(const TowerSpec& spec, const ParamLayout& layout) : spec_(spec), layout_(layout) {}
-
-  // The outputs of one sample; z_ and y_ stay for Backward.
-  std::vector<double> Forward(const std::vector<double>& params, const double* x) {
-    const std::size_t depth = spec_.hidden.size();
-    z_.assign(depth, {});
-    y_.assign(1, std::vector<double>(x, x + spec_.inputs));
-    for (std::size_t l = 0; l < depth; ++l) {
-      const std::vector<double>& in = y_.back();
-      for (int o = 0; o < spec_.hidden[l]; ++o) {
-        double sum = params[Bias(l) + o];
-        for (std::size_t i = 0; i < in.size(); ++i) sum += params[Weight(l, i, o)] * in[i];
-        z_[l].push_back(sum);
-        closest_to_zero_ = std::min(closest_to_zero_, std::fabs(sum));
-      }
-      std::vector<double> out;
-      for (const double z : z_[l]) out.push_back(Apply(z));
-      y_.push_back(std::move(out));
-    }
-    std::vector<double> out(spec_.outputs);
-    const std::vector<double>& in = y_.back();
-    for (int o = 0; o < spec_.outputs; ++o) {
-      out[o] = params[Bias(depth) + o];
-      for (std::size_t i = 0; i < in.size(); ++i) out[o] += params[Weight(depth, o, i)] * in[i];
-    }
-    return out;
-  }
-
-  // Adds the gradient of sum(dout * outputs) for the sample of the last Forward; returns that by the input.
-  std::vector<double> Backward(const std::vector<double>& params, const double* dout,
-                               std::vector<double>& gradient) const {
-    const std::size_t depth = spec_.hidden.size();
-    std::vector<double> dy(y_[depth].size());
-    for (int o = 0; o < spec_.outputs; ++o) {
-      gradient[Bias(depth) + o] += dout[o];
-      for (std::size_t i = 0; i < dy.size(); ++i) {
-        gradient[Weight(depth, o, i)] += dout[o] * y_[depth][i];
-        dy[i] += dout[o] * params[Weight(depth, o, i)];
-      }
-    }
-    for (std::size_t l = depth; l-- > 0;) {
-      std::vector<double> dx(y_[l].size());
-      const int outputs = spec_.hidden[l];
-      for (int o = 0; o < outputs; ++o) {
-        const double dz = dy[o] * Derivative(z_[l][o]);
-        gradient[Bias(l) + o] += dz;
-        for (std::size_t i = 0; i < dx.size(); ++i) {
-          gradient[Weight(l, i, o)] += dz * y_[l][i];
-          dx[i] += dz * params[Weight(l, i, o)];
-        }
-      }
-      dy = std::move(dx);
-    }
-    return dy;
-  }
-
-  // The smallest |z| so far: near it the slope of ReLU hangs on rounding.
-  double closest_to_zero() const { return closest_to_zero_; }
-
- private:
-  std::size_t Weight(std::size_t layer, std::size_t row, std::size_t column) const {
-    const TensorInfo& tensor = layout_.tensors()[2 * layer];
-    return tensor.offset + ElementIndex(tensor, static_cast<int>(row), static_cast<int>(column));
-  }
-  std::size_t Bias(std::size_t layer) const { return layout_.tensors()[2 * layer + 1].offset; }
-
-  double Apply(double z) const {
-    switch (spec_.activation) {
-      case Activation::kTanh:
-        return std::tanh(z);
-      case Activation::kRelu:
-        return std::max(z, 0.0);
-      case Activation::kElu:
-        return z > 0 ? z : std::expm1(z);
-      case Activation::kSilu:
-        break;
-    }
-    return z / (1 + std::exp(-z));
-  }
-
-  double Derivative(double z) const {
-    const double sigmoid = 1 / (1 + std::exp(-z));
-    switch (spec_.activation) {
-      case Activation::kTanh:
-        return 1 - std::tanh(z) * std::tanh(z);
-      case Activation::kRelu:
-        return z > 0 ? 1 : 0;
-      case Activation::kElu:
-        return z > 0 ? 1 : std::exp(z);
-      case Activation::kSilu:
-        break;
-    }
-    return sigmoid + z * sigmoid * (1 - sigmoid);
-  }
-
-  TowerSpec spec_;
-  const ParamLayout& layout_;
-  std::vector<std::vector<double>> z_, y_;
-  double closest_to_zero_ = std::numeric_limits<double>::infinity();
-};
 
 struct Results {
   std::vector<float> out, gradient, dx;
@@ -165,23 +62,28 @@ struct Problem {
 };
 
 struct ReferenceResults {
-  std::vector<double> out, gradient, dx;
-  double closest_to_zero;
+  Numbers out, gradient, dx;
+  double closest_to_zero;  // see PlainTower
 };
 
+template <class T>
+Numbers Row(const std::vector<T>& rows, int b, int width) {
+  return {rows.begin() + b * width, rows.begin() + (b + 1) * width};
+}
+
 ReferenceResults RunReference(const Problem& problem) {
-  Reference reference(problem.spec, problem.layout);
-  const std::vector<double> params(problem.params.begin(), problem.params.end());
-  const std::vector<double> x(problem.x.begin(), problem.x.end());
-  const std::vector<double> dout(problem.dout.begin(), problem.dout.end());
-  ReferenceResults results{{}, std::vector<double>(params.size()), {}, 0};
+  const PlainTower plain(problem.spec, problem.layout);
+  const Numbers params = ToNumbers(problem.params);
+  ReferenceResults results{{}, Numbers(params.size()), {}, std::numeric_limits<double>::infinity()};
   for (int b = 0; b < problem.n; ++b) {
-    const auto out = reference.Forward(params, x.data() + b * problem.spec.inputs);
-    const auto dx = reference.Backward(params, dout.data() + b * problem.spec.outputs, results.gradient);
+    const Numbers x = Row(problem.x, b, problem.spec.inputs);
+    const Numbers out = plain.Forward(params, x);
+    const Numbers dx =
+        plain.AddGradient(params, x, Row(problem.dout, b, problem.spec.outputs), results.gradient);
     results.out.insert(results.out.end(), out.begin(), out.end());
     results.dx.insert(results.dx.end(), dx.begin(), dx.end());
+    results.closest_to_zero = std::min(results.closest_to_zero, plain.ClosestToZero(params, x));
   }
-  results.closest_to_zero = reference.closest_to_zero();
   return results;
 }
 
@@ -238,17 +140,16 @@ void CheckAgainstReference(const TowerSpec& spec, int n) {
   ExpectClose(problem.Run(), RunReference(problem), kTolerance);
 }
 
-TEST(TowerReferenceTest, GradientsAreTheFiniteDifferences) {
+TEST(PlainTowerTest, GradientsAreTheFiniteDifferences) {
   for (const Activation activation : kActivations) {
     const Problem problem = ProblemAwayFromKinks(Spec(3, {6, 5}, 4, activation), 5);
-    ReferenceResults expected = RunReference(problem);
-    std::vector<double> params(problem.params.begin(), problem.params.end());
-    std::vector<double> x(problem.x.begin(), problem.x.end());
+    const ReferenceResults expected = RunReference(problem);
+    Numbers params = ToNumbers(problem.params), x = ToNumbers(problem.x);
+    const PlainTower plain(problem.spec, problem.layout);
     const auto loss = [&] {
-      Reference reference(problem.spec, problem.layout);
       double sum = 0;
       for (int b = 0; b < problem.n; ++b) {
-        const auto out = reference.Forward(params, x.data() + b * problem.spec.inputs);
+        const Numbers out = plain.Forward(params, Row(x, b, problem.spec.inputs));
         for (int o = 0; o < problem.spec.outputs; ++o)
           sum += out[o] * problem.dout[b * problem.spec.outputs + o];
       }

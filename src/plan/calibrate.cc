@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/fused_executor.h"
 #include "trireme/plan/probe.h"
 #include "trireme/plan/simulate.h"
 #include "trireme/plan/timing_store.h"
@@ -25,11 +26,12 @@ constexpr double kLongestWarmUp = 60;  // seconds
 class LoneWorker {
  public:
   LoneWorker(const RunSettings& settings, const Network& network, int parts)
-      : group_(1),
+      : executor_(network),
+        group_(1),
         comm_(group_, 0),
         store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network)), parts),
         algorithm_(settings.algorithm->Make({.env = settings.env(),
-                                             .network = network,
+                                             .executor = executor_,
                                              .store = store_,
                                              .seed = settings.run.seed,
                                              .shards = settings.run.shards,
@@ -90,6 +92,7 @@ class LoneWorker {
     ++iterations_;
   }
 
+  FusedExecutor executor_;
   ThreadGroup group_;
   ThreadCommunicator comm_;
   TimingStore store_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/file.h"
+#include "trireme/nn/fused_executor.h"
 #include "trireme/train/best_policy.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
@@ -175,8 +176,9 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   if (run.store == "shared") shared.emplace(settings.algorithm->optimizer(), run.share_moments, params);
   const auto store = shared ? MakeSharedStore(*shared, 0, nullptr)
                             : MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
+  const FusedExecutor executor(network);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
-                                                   .network = network,
+                                                   .executor = executor,
                                                    .store = *store,
                                                    .seed = run.seed,
                                                    .shards = run.shards,

@@ -40,6 +40,7 @@ Worker::Worker(const RunSettings& settings, const Network& network, const RunFol
     : settings_(settings),
       run_(settings.run),
       network_(network),
+      executor_(network),
       folder_(folder),
       options_(options),
       group_(group),
@@ -113,7 +114,7 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
   rank_ = rank;
   algorithm_.reset();  // its memory first
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
-                                          .network = network_,
+                                          .executor = executor_,
                                           .store = store_,
                                           .seed = seed,
                                           .shards = run_.shards,

@@ -13,6 +13,7 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/metric_row.h"
 #include "trireme/metrics/report.h"
+#include "trireme/nn/fused_executor.h"
 #include "trireme/train/best_policy.h"
 #include "trireme/train/boundary.h"
 #include "trireme/train/evaluator.h"
@@ -86,6 +87,7 @@ class Worker {
   const RunSettings& settings_;
   const RunConfig& run_;
   const Network& network_;
+  FusedExecutor executor_;
   const RunFolder* folder_;
   const TrainOptions& options_;
   WorkerGroup& group_;

@@ -12,6 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/scratch_folder.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/fused_executor.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -41,11 +42,12 @@ class Learner {
     fields.Add(*settings_);
     for (const std::string& assignment : kind.assignments) fields.ApplyAssignment(assignment, "fuzz");
     network_ = std::make_unique<Network>(settings_->MakeNetwork(env_.spec));
+    executor_ = std::make_unique<FusedExecutor>(*network_);
     std::vector<float> params(network_->param_count());
     network_->Initialise(1, params);
     store_ = MakeAllReduceStore(comm_, settings_->optimizer(), params);
     algorithm_ = settings_->Make({.env = env_,
-                                  .network = *network_,
+                                  .executor = *executor_,
                                   .store = *store_,
                                   .seed = 1,
                                   .shards = 1,
@@ -72,6 +74,7 @@ class Learner {
   const EnvEntry& env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<FusedExecutor> executor_;
   ThreadGroup group_{1};
   ThreadCommunicator comm_{group_, 0};
   std::unique_ptr<ParameterStore> store_;

@@ -12,7 +12,7 @@
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/rng.h"
-#include "trireme/nn/network.h"
+#include "trireme/nn/fused_executor.h"
 
 namespace trireme {
 namespace {
@@ -151,19 +151,18 @@ TEST_P(NnTorchTest, ForwardAndBackwardAgree) {
   const torch::Tensor torch_x = ToTensor(x.data(), {n, inputs}).requires_grad_();
   const std::vector<torch::Tensor> torch_out = torch_network.Forward(torch_x);
   torch::Tensor loss = torch::zeros({}), dx = torch::zeros({n, inputs});
-  Workspace workspace(network, n);
+  const FusedExecutor executor(network);
+  const std::unique_ptr<Tape> tape = executor.MakeTape(n);
+  tape->SetParams(params.span());
   for (std::size_t t = 0; t < spec.towers.size(); ++t) {
     const int outputs = spec.towers[t].outputs;
-    const Tower& tower = network.towers()[t];
-    TowerWorkspace& own = workspace.tower(t);
-    tower.Forward(params.data(), x.data(), n, own);
-    EXPECT_LT(RelativeDifference(ToTensor(own.out().data(), {n, outputs}), torch_out[t]), kTolerance);
+    const float* out = tape->Forward(t, x.data(), n).data();
+    EXPECT_LT(RelativeDifference(ToTensor(out, {n, outputs}), torch_out[t]), kTolerance);
 
     const std::vector<float> dout = Normal(random, static_cast<std::size_t>(n) * outputs);
     loss = loss + (torch_out[t] * ToTensor(dout.data(), {n, outputs})).sum();
     std::vector<float> tower_dx(x.size());
-    tower.PrepareBackward(params.data(), own);
-    tower.Backward(params.data(), x.data(), dout.data(), n, own, gradient.data(), tower_dx.data());
+    tape->Backward(t, dout.data(), gradient.span(), tower_dx.data());
     dx += ToTensor(tower_dx.data(), {n, inputs});
   }
   loss.backward();
