@@ -1,6 +1,6 @@
 // Kernels that add the operands of several ranks as the tree of communicator.h: adjacent pairs first.
 //
-// Everybody who adds uses these, so that all communicators round in the same places.
+// Everybody who adds uses these, so that all communicators and servers round in the same places.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 
 namespace trireme {
 
-template <class T>
+// Sums of pairs are held on the stack, with room for kMost ranks.
+template <class T, int kMost = 64>
 struct TreeSum {
-  static constexpr int kMostRanks = 64;
+  static constexpr int kMostRanks = kMost;
   static constexpr std::size_t kBlock = 64;
 
   // Elements [0, n) of `size` operands; take(first, count, sums) receives the sums of each block.
@@ -48,11 +49,11 @@ struct TreeSum {
 };
 
 // Every destination <- the sum. A destination may be one of the operands, but not overlap one otherwise.
-template <class T>
+template <class T, int kMost = TreeSum<T>::kMostRanks>
 struct SumOperands {
   TRIREME_INLINE void Run(const T* const* operands, int size, T* const* to, int copies, std::size_t n) {
     if (size == 2 && copies <= 2) return SumTwo(operands[0], operands[1], to[0], to[copies - 1], n);
-    TreeSum<T>::Blocks(operands, size, n, [&](std::size_t first, std::size_t count, const T* sums) {
+    TreeSum<T, kMost>::Blocks(operands, size, n, [&](std::size_t first, std::size_t count, const T* sums) {
       for (int copy = 0; copy < copies; ++copy) std::copy_n(sums, count, to[copy] + first);
     });
   }

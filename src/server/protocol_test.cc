@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/optim/clip.h"
-#include "trireme/server/in_step.h"
+#include "trireme/server/payload.h"
 #include "trireme/server/test_cluster.h"
 
 namespace trireme {
@@ -139,10 +139,7 @@ TEST(Protocol, RanksAndGatheredBytes) {
   EXPECT_THROW(DecodeRanks(EncodeRanks({4, 3})), Error);
   EXPECT_THROW(DecodeRanks(EncodeRanks({1024})), Error);
 
-  std::map<int, CollectInput> inputs;
-  inputs[1].bytes = "one";
-  inputs[5].bytes = std::string("\0x", 2);
-  const std::string encoded = EncodeGathered(inputs);
+  const std::string encoded = EncodeGathered({{1, "one"}, {5, std::string_view("\0x", 2)}});
   EXPECT_EQ(DecodeGathered(encoded), (std::map<int, std::string>{{1, "one"}, {5, std::string("\0x", 2)}}));
   for (std::size_t size = 1; size < encoded.size(); ++size) {
     try {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trireme/server/in_step.h"
+#include "trireme/server/payload.h"
 
 namespace trireme {
 

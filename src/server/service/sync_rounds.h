@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/server/in_step.h"
+#include "trireme/server/service/in_step.h"
 #include "trireme/server/service/part_service.h"
 
 namespace trireme {

@@ -4,18 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "trireme/server/payload.h"
 #include "trireme/server/protocol.h"
 
 namespace trireme {
-
-// Ranks in ascending order.
-using Ranks = std::vector<std::uint32_t>;
-std::string EncodeRanks(const Ranks& ranks);
-// Throws Error.
-Ranks DecodeRanks(std::string_view encoded);
 
 // The gradients of one round, as they come in, on one server.
 class GradientRound {
@@ -69,10 +63,5 @@ struct Collected {
   std::string bytes;
 };
 Collected Combine(const std::map<int, CollectInput>& inputs, Collective operation, int root);
-
-// The bytes of all ranks, each with its rank and length.
-std::string EncodeGathered(const std::map<int, CollectInput>& inputs);
-// Throws Error.
-std::map<int, std::string> DecodeGathered(std::string_view encoded);
 
 }  // namespace trireme

@@ -1,0 +1,23 @@
+// What some messages carry as bytes: lists of ranks, and what several workers brought.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// Ranks in ascending order.
+using Ranks = std::vector<std::uint32_t>;
+std::string EncodeRanks(const Ranks& ranks);
+// Throws Error.
+Ranks DecodeRanks(std::string_view encoded);
+
+// The bytes of several ranks, each with its rank and length.
+std::string EncodeGathered(const std::map<int, std::string_view>& bytes);
+// Throws Error.
+std::map<int, std::string> DecodeGathered(std::string_view encoded);
+
+}  // namespace trireme
