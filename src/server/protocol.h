@@ -36,14 +36,14 @@ enum class MessageKind : std::uint32_t {
   kState,      // parameters and moments, answer to kNeedState; also the answer to kFetch
   kPush,       // a gradient. Answer: kParams, or kNorms first
   kAskNorms,   // in step: bytes: ranks whose gradients are to be added. Answer: kNorms, or kParams
-  kCommit,     // the scale that all norms together give, and bytes: ranks. Answer: kParams, or kNorms again
-  kPull,       // Answer: kParams
-  kCollect,    // a part of a collective operation. Answer: kCollected
-  kFetch,      // Answer: kState
-  kFinish,     // the run has ended. Answer: kParams
-  kAlive,      // bytes: ids of workers of this process. No answer
-  kLeave,      // this worker goes for good. No answer
-  kEcho,       // bytes. Answer: the same
+  kCommit,  // doubles: the scale that all norms together give; bytes: ranks. Answer: kParams, or kNorms again
+  kPull,    // Answer: kParams
+  kCollect,  // a part of a collective operation. Answer: kCollected
+  kFetch,    // Answer: kState
+  kFinish,   // the run has ended. Answer: kParams
+  kAlive,    // bytes: ids of workers of this process. No answer
+  kLeave,    // this worker goes for good. No answer
+  kEcho,     // bytes. Answer: the same
   // From a server.
   kNeedState,
   kWelcome,
@@ -62,7 +62,7 @@ enum MessageFlags : std::uint32_t {
 };
 
 struct Header {
-  char magic[4] = {'T', 'R', 'M', '1'};
+  char magic[4] = {'T', 'R', 'M', '2'};
   MessageKind kind = MessageKind::kHello;
   std::uint64_t worker = 0;    // who asks (an id); in kWelcome its rank
   std::uint64_t sequence = 0;  // numbers requests; answers repeat it
@@ -70,7 +70,8 @@ struct Header {
   std::int64_t steps = 0;      // environment steps: of this push; in answers of all workers so far
   float learning_rate = 0, special_rate = 0;
   std::uint64_t special_begin = 0, special_end = 0;
-  double clip = 0;              // kPush: max_grad_norm. kCommit: the scale. kParams: the worker's clock
+  double max_grad_norm = 0;     // kPush: in step, of the sum of all gradients; 0: no limit
+  std::uint64_t clock = 0;      // kParams: pushes of the worker
   std::uint64_t number = 0;     // kCollect: of the operation. kWelcome: of the next. kState: updates so far
   std::uint32_t operation = 0;  // kCollect: a Collective
   std::uint32_t flags = 0;
@@ -78,7 +79,7 @@ struct Header {
   std::uint32_t members = 0;  // answers: how many take part
   std::uint64_t floats = 0, doubles = 0, bytes = 0;
 };
-static_assert(sizeof(Header) == 120 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 
 enum class Collective : std::uint32_t { kSum = 1, kFirst, kGather };
 

@@ -142,7 +142,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
   const auto answer = [](InputWriter& w, int kind, int floats, int doubles, std::string_view text = "") {
     w.Byte(kMessage).Byte(kind).Byte(31).Byte(floats);
     for (int i = 0; i < 5; ++i) w.Byte(31);
-    w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
+    w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
     w.Byte(0).Text(text);
   };
   for (int pace = 0; pace < 3; ++pace) {

@@ -61,7 +61,7 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   header.operation = static_cast<std::uint32_t>(AnyNumber(in, 1));
   header.flags = in.Byte();
   header.learning_rate = AnyFloat(in);
-  header.clip = AnyFloat(in);
+  header.max_grad_norm = AnyFloat(in);
   if (in.Choice(8) == 1) {
     header.special_begin = AnyNumber(in, 0);
     header.special_end = AnyNumber(in, 10);
@@ -69,6 +69,7 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   }
   header.leader = static_cast<std::int32_t>(AnyNumber(in, 0));
   header.members = static_cast<std::uint32_t>(AnyNumber(in, 2));
+  header.clock = AnyNumber(in, 0);
   const std::size_t sizes[] = {floats, floats, floats, floats, 0, floats + 2, 1, 3 * floats};
   const std::size_t size = sizes[in.Choice(std::size(sizes))];
   const std::vector<float> values(size, AnyFloat(in));

@@ -136,9 +136,9 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
   const auto message = [&](InputWriter& w, int floats, int doubles, std::string_view text = "") {
     usual(w, 3);                           // sequence, version, number
     usual(w, 2);                           // steps, operation
-    w.Byte(0).Byte(7).Byte(0);             // flags, learning rate, clip
+    w.Byte(0).Byte(7).Byte(0);             // flags, learning rate, norm
     w.Byte(0);                             // no special range
-    usual(w, 2);                           // leader, members
+    usual(w, 3);                           // leader, members, clock
     w.Byte(floats).Byte(0).Byte(doubles);  // how many, which
     w.Byte(0).Text(text);
   };
@@ -166,7 +166,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
         both(MessageKind::kPush, kWithFloats);
         if (pace == 0 && two_servers) {
           both(MessageKind::kAskNorms, kWithout, 0, ranks);
-          both(MessageKind::kCommit, kWithout, 0, ranks);
+          both(MessageKind::kCommit, kWithout, 1, ranks);
         }
         if (round == 1 && files) w.Byte(kRestart).Byte(0);
       }
@@ -189,7 +189,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
           .Byte(1)
           .Byte(kLeave)
           .Byte(1);
-      w.Byte(kRaw).Byte(2).Text("TRM1");
+      w.Byte(kRaw).Byte(2).Text("TRM2");
       seeds.emplace_back("pace-" + std::to_string(pace) + "-run-" + std::to_string(kind_of_run), w.str());
     }
   }

@@ -20,11 +20,10 @@ constexpr std::string_view kTokenRefused = "refused the token";  // why a stream
 
 // Whoever answers may be no server of ours: what workers count with is bounded.
 bool Believable(const Header& answer) {
-  const bool clock = answer.kind != MessageKind::kParams ||
-                     (answer.clip >= 0 && answer.clip <= static_cast<double>(kMostUpdates));
   const bool rank = answer.kind != MessageKind::kWelcome || answer.worker <= kHighestRank;
-  return clock && rank && answer.steps >= 0 && static_cast<std::uint64_t>(answer.steps) <= kMostUpdates &&
-         answer.number <= kMostUpdates && answer.version <= kMostUpdates;
+  return answer.clock <= kMostUpdates && rank && answer.steps >= 0 &&
+         static_cast<std::uint64_t>(answer.steps) <= kMostUpdates && answer.number <= kMostUpdates &&
+         answer.version <= kMostUpdates;
 }
 
 }  // namespace
@@ -175,7 +174,7 @@ void ServerLink::Count(std::size_t bytes) {
 void ServerLink::Answered(const Header& answer) {
   Count(MessageWriter::Size(answer));
   tell_next_.reset();
-  if (answer.kind == MessageKind::kParams) greeting_.clock = static_cast<std::uint64_t>(answer.clip);
+  if (answer.kind == MessageKind::kParams) greeting_.clock = answer.clock;
   Forget();
 }
 

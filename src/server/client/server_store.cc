@@ -135,7 +135,7 @@ class SyncServerStore final : public ServerStore {
       link.Forget();
       Header header = link.MakeRequest(MessageKind::kPush);
       header.version = session_.version(server);
-      header.clip = rule.max_grad_norm;
+      header.max_grad_norm = rule.max_grad_norm;
       header.steps = server == 0 ? session_.TakeSteps() : 0;
       const auto extras = server == 0 ? statistics_ : std::span<float>();
       parts_[server].push = PushMessage(header, session_.range(server), gradient, extras, rule);
@@ -174,7 +174,7 @@ class SyncServerStore final : public ServerStore {
       Part& part = parts_[server];
       if (part.applied || part.asked || part.ranks == parts_[0].ranks) continue;
       part.asked = any = true;
-      Ask(server, MessageKind::kAskNorms, 0, parts_[0].ranks);
+      Ask(server, MessageKind::kAskNorms, {}, parts_[0].ranks);
     }
     TakeAnswers();
     return any;
@@ -182,18 +182,17 @@ class SyncServerStore final : public ServerStore {
 
   void Commit(double scale) {
     for (int server = 0; server < session_.servers(); ++server) {
-      if (!parts_[server].applied) Ask(server, MessageKind::kCommit, scale, parts_[server].ranks);
+      if (!parts_[server].applied)
+        Ask(server, MessageKind::kCommit, std::span(&scale, 1), parts_[server].ranks);
     }
     TakeAnswers();
   }
 
-  void Ask(int server, MessageKind kind, double scale, const std::string& ranks) {
+  void Ask(int server, MessageKind kind, std::span<const double> scales, const std::string& ranks) {
     ServerLink& link = session_.link(server);
     Header header = link.MakeRequest(kind);
     header.version = session_.version(server);
-    header.clip = scale;
-    header.bytes = ranks.size();
-    link.Ask(header, MakeMessage(header, {}, {}, ranks), parts_[server].push);
+    link.Ask(header, MakeMessage(header, {}, scales, ranks), parts_[server].push);
   }
 
   void TakeAnswers() {

@@ -36,15 +36,15 @@ std::vector<T> Cut(std::string_view& note) {
 
 }  // namespace
 
-SyncRounds::SyncRounds(PartService& service, bool recovered)
-    : service_(service),
-      taken_(service.terms_.workers),
-      begun_(!service.part_->NoteOf(kRoundNote).empty() || !service.part_->NoteOf(kCollectNote).empty()),
-      round_(service.part_->params().size(), service.terms_.workers) {
+SyncRounds::SyncRounds(ServedPart& served)
+    : served_(served),
+      taken_(served.terms().workers),
+      begun_(!served_.part().NoteOf(kRoundNote).empty() || !served_.part().NoteOf(kCollectNote).empty()),
+      round_(served_.part().params().size(), served_.terms().workers) {
   // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
   // again.
-  if (recovered) recovered_ = service.all_back_ + service.lease();
-  std::string_view note = service.part_->NoteOf(kCollectNote);
+  if (served.recovered()) recovered_ = served_.all_back() + served_.lease();
+  std::string_view note = served_.part().NoteOf(kCollectNote);
   if (note.empty()) return;
   next_ = Cut<std::uint64_t>(note).at(0) + 1;
   last_.doubles = Cut<double>(note);
@@ -53,25 +53,70 @@ SyncRounds::SyncRounds(PartService& service, bool recovered)
 
 // -------------------------------------------------------------------------------------------- who takes part
 
-void SyncRounds::Join(Member& member, const Header& request, bool continues, Deadline now) {
+// The first server gives the ranks. Elsewhere whoever still holds the rank of a worker that has it from there
+// has lost it. While those who took part before a restart may still come back, newcomers must not take their
+// places.
+void SyncRounds::BeforeJoin(const Greeting& greeting, bool known, Deadline now) {
+  if (known) return;
+  const Member* const holder = served_.members().WithRank(static_cast<int>(greeting.rank));
+  if (!first() && holder != nullptr) {
+    const Member lost = *holder;
+    served_.Close(lost, fmt::format("{}another worker is worker {} now", kLater, lost.rank));
+    served_.members().Leave(lost.id);
+    Drop(lost, now);
+  }
+  if (recovered_ && !greeting.continues) {
+    Fail("{}the server was started again and waits for its workers to come back first", kLater);
+  }
+}
+
+void SyncRounds::Join(Member& member, const Greeting& greeting, bool known, const Header& request,
+                      Deadline now) {
+  const bool continues = greeting.continues;  // it is not to be brought in at a boundary
+  // Whose place was given to another is not where it was; it learns that with its next request.
+  if (continues && !known) member.active = member.rank == static_cast<int>(greeting.rank);
   taken_[member.rank] = true;
   if (!begun_ || continues) {
     if (!continues) member.active = true;
-    service_.SendWelcome(member, request, next_);
+    served_.SendWelcome(member, request, next_);
     return;
   }
-  Drop(member);  // what it began before
+  Forget(member);  // what it began before
   member.active = false;
   if (first()) {
     newcomers_[member.id] = request;
     Advance(now);
   } else {
-    service_.SendWelcome(member, request, 0);  // waited for from its first push on
+    served_.SendWelcome(member, request, 0);  // waited for from its first push on
   }
 }
 
+bool SyncRounds::Handle(Member& member, const Header& request, Incoming& message, Deadline now) {
+  switch (request.kind) {
+    case MessageKind::kPush:
+      Push(member, request, message, now);
+      return true;
+    case MessageKind::kAskNorms:
+      AskNorms(member, request, message, now);
+      return true;
+    case MessageKind::kCommit:
+      Commit(member, request, message, now);
+      return true;
+    case MessageKind::kCollect:
+      if (first()) Collect(member, request, message, now);
+      return first();
+    default:
+      return false;
+  }
+}
+
+void SyncRounds::Drop(const Member& member, Deadline now) {
+  Forget(member);
+  Advance(now);
+}
+
 // Gradients that the first server has counted are still added, here and elsewhere.
-void SyncRounds::Drop(const Member& member) {
+void SyncRounds::Forget(const Member& member) {
   newcomers_.erase(member.id);
   asking_.erase(member.rank);
   collect_.erase(member.rank);
@@ -79,7 +124,7 @@ void SyncRounds::Drop(const Member& member) {
   if (!decided_) {
     round_.Remove(member.rank);
   } else if (std::none_of(decided_->begin(), decided_->end(), [&](std::uint32_t rank) {
-               const Member* const other = service_.members_.WithRank(static_cast<int>(rank));
+               const Member* const other = served_.members().WithRank(static_cast<int>(rank));
                return other != nullptr && other->id != member.id && other->active;
              })) {
     // Nobody is left who could complete the round.
@@ -90,8 +135,8 @@ void SyncRounds::Drop(const Member& member) {
 
 std::vector<int> SyncRounds::Missing(const std::function<bool(int)>& has) const {
   std::vector<int> missing;
-  for (int rank = 0; rank < service_.terms_.workers; ++rank) {
-    const Member* const member = service_.members_.WithRank(rank);
+  for (int rank = 0; rank < served_.terms().workers; ++rank) {
+    const Member* const member = served_.members().WithRank(rank);
     if ((!taken_[rank] || (member != nullptr && member->active)) && !has(rank)) missing.push_back(rank);
   }
   return missing;
@@ -99,8 +144,8 @@ std::vector<int> SyncRounds::Missing(const std::function<bool(int)>& has) const 
 
 Ranks SyncRounds::Participants() const {
   Ranks ranks;
-  for (int rank = 0; rank < service_.terms_.workers; ++rank) {
-    const Member* const member = service_.members_.WithRank(rank);
+  for (int rank = 0; rank < served_.terms().workers; ++rank) {
+    const Member* const member = served_.members().WithRank(rank);
     if (round_.Has(rank) && member != nullptr && member->active)
       ranks.push_back(static_cast<std::uint32_t>(rank));
   }
@@ -112,18 +157,17 @@ bool SyncRounds::Complete(const std::function<bool(int)>& has, std::size_t prese
   if (present == 0) return false;
   const std::vector<int> missing = Missing(has);
   if (missing.empty()) return true;
-  const int leader = service_.members_.leader();
-  if (!recovered_ && static_cast<int>(present) >= service_.terms_.workers - service_.terms_.backup_workers &&
+  const int leader = served_.members().leader();
+  if (!recovered_ && static_cast<int>(present) >= served_.terms().workers - served_.terms().backup_workers &&
       (!needs_leader || leader < 0 || has(leader))) {
     return true;
   }
-  if (now - begun <= service_.patience()) return false;
+  if (now - begun <= served_.patience()) return false;
   // Alive, but not to be waited for any longer.
   for (const int rank : missing) {
     taken_[rank] = true;
-    if (Member* const member = service_.members_.WithRank(rank)) member->active = false;
-    service_.say_(fmt::format("part {}: worker {} has not come for {} s and is not waited for",
-                              service_.index_, rank, service_.terms_.round_s));
+    if (Member* const member = served_.members().WithRank(rank)) member->active = false;
+    served_.SayOf(rank, fmt::format("has not come for {} s and is not waited for", served_.terms().round_s));
   }
   return true;
 }
@@ -132,13 +176,13 @@ bool SyncRounds::Complete(const std::function<bool(int)>& has, std::size_t prese
 // the leader is fall behind.
 void SyncRounds::LeaderSetsThePace() {
   if (asking_.empty() || collect_.empty()) return;
-  for (const auto& [id, member] : service_.members_.all()) {
+  for (const auto& [id, member] : served_.members().all()) {
     if (member.active && !asking_.contains(member.rank) && !collect_.contains(member.rank)) return;
   }
   const auto leave_behind = [&](int rank, const Header& request) {
-    if (Member* const member = service_.members_.WithRank(rank)) SendBehind(*member, request);
+    if (Member* const member = served_.members().WithRank(rank)) SendBehind(*member, request);
   };
-  if (asking_.contains(service_.members_.leader())) {
+  if (asking_.contains(served_.members().leader())) {
     for (const auto& [rank, input] : collect_) leave_behind(rank, input.request);
     collect_.clear();
   } else {
@@ -157,16 +201,16 @@ void SyncRounds::BeginAnew() {
 
 void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
-    Member* const member = service_.members_.Find(worker);
+    Member* const member = served_.members().Find(worker);
     if (member == nullptr) continue;
     member->active = true;
-    service_.SendWelcome(*member, request, next_, state, flags);
+    served_.SendWelcome(*member, request, next_, state, flags);
   }
 }
 
 void SyncRounds::SendBehind(Member& member, const Header& request) {
   member.active = false;
-  service_.SendParams(member, request, kBehind);
+  served_.SendParams(member, request, kBehind);
 }
 
 void SyncRounds::Advance(Deadline now) {
@@ -180,17 +224,18 @@ void SyncRounds::Advance(Deadline now) {
   if (Complete(has, collect_.size(), true, collect_begun_, now)) CompleteCollect();
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
   // Nor does anybody when the run has ended, which the welcome says.
-  const bool alone = !recovered_ && !service_.members_.AnyActive();
-  if (newcomers_.empty() || !(alone || service_.finished())) return;
+  const bool alone = !recovered_ && !served_.members().AnyActive();
+  if (newcomers_.empty() || !(alone || served_.finished())) return;
   if (alone) BeginAnew();
-  AdmitNewcomers(service_.part_->NoteOf(kBoundaryNote), 0);
+  AdmitNewcomers(served_.part().NoteOf(kBoundaryNote), 0);
 }
 
-void SyncRounds::TellWaiting(Deadline now) {
+void SyncRounds::OnTime(Deadline now) {
+  Advance(now);
   const auto text = [&](const std::string& what, const std::function<bool(int)>& has) {
     std::string who;
     for (const int rank : Missing(has)) {
-      const Member* const member = service_.members_.WithRank(rank);
+      const Member* const member = served_.members().WithRank(rank);
       who += fmt::format("{}worker {} ({})", who.empty() ? "" : ", ", rank,
                          member == nullptr
                              ? std::string("not there")
@@ -200,8 +245,8 @@ void SyncRounds::TellWaiting(Deadline now) {
     return fmt::format("{} waits for {}", what, who.empty() ? "another worker to complete it" : who);
   };
   const auto tell = [&](int rank, const Header& request, const std::string& waits) {
-    if (const Member* const member = service_.members_.WithRank(rank))
-      service_.SendWaiting(*member, request, waits);
+    if (const Member* const member = served_.members().WithRank(rank))
+      served_.SendWaiting(*member, request, waits);
   };
   const std::string round =
       text(fmt::format("round {}", version()), [&](int rank) { return round_.Has(rank); });
@@ -210,8 +255,8 @@ void SyncRounds::TellWaiting(Deadline now) {
       text(fmt::format("operation {}", next_), [&](int rank) { return collect_.contains(rank); });
   for (const auto& [rank, input] : collect_) tell(rank, input.request, operation);
   for (const auto& [worker, request] : newcomers_) {
-    if (const Member* const member = service_.members_.Find(worker)) {
-      service_.SendWaiting(*member, request, "a newcomer joins when the others have ended their iteration");
+    if (const Member* const member = served_.members().Find(worker)) {
+      served_.SendWaiting(*member, request, "a newcomer joins when the others have ended their iteration");
     }
   }
 }
@@ -240,12 +285,12 @@ bool SyncRounds::BelongsToRound(Member& member, const Header& request) {
 }
 
 void SyncRounds::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
-  const std::size_t size = service_.part_->params().size();
+  const std::size_t size = served_.part().params().size();
   if (request.floats < size || request.floats > size + kMostStatistics) {
     Fail("a push of {} floats for {} parameters", request.floats, size);
   }
   AlignedBuffer<float> gradient(request.floats, AlignedBuffer<float>::kUninitialised);
-  service_.ReadGradient(request, message, gradient.span());
+  served_.ReadGradient(request, message, gradient.span());
   if (!BelongsToRound(member, request)) return;
   // One that is repeated brings the same values, which may be part of a sum already.
   if (!round_.Has(member.rank) || !decided_) round_.Add(member.rank, request, std::move(gradient), now);
@@ -262,13 +307,15 @@ void SyncRounds::AskNorms(Member& member, const Header& request, Incoming& messa
 }
 
 void SyncRounds::Commit(Member& member, const Header& request, Incoming& message, Deadline now) {
+  if (request.floats > 0 || request.doubles != 1) Fail("a commit with {} scales", request.doubles);
+  const double scale = ReadDoubles(message, request)[0];
   const Ranks ranks = DecodeRanks(ReadText(message, request));
-  if (!(request.clip > 0 && request.clip <= 1)) Fail("a scale of {}", request.clip);
+  if (!(scale > 0 && scale <= 1)) Fail("a scale of {}", scale);
   if (!BelongsToRound(member, request)) return;
   if (!round_.Has(member.rank)) return SendBehind(member, request);
   asking_[member.rank] = {request, ranks, now};
   const bool known = first() ? decided_ == ranks : !ranks.empty() && round_.Present(ranks) == ranks;
-  if (known) ApplyRound(ranks, request.clip);
+  if (known) ApplyRound(ranks, scale);
   Advance(now);
 }
 
@@ -279,10 +326,10 @@ void SyncRounds::AdvanceRound(Deadline now) {
   const bool complete = !decided_ && Complete(has, participants.size(), false, round_.begun(), now);
   if (first() && complete) decided_ = participants;
   if (first() && !decided_) return;
-  if (service_.terms_.servers == 1) {
+  if (served_.terms().servers == 1) {
     const GradientRound::Sum& sum = round_.SumOf(*decided_);
-    const double clip = round_.RequestOf(static_cast<int>(decided_->front())).clip;
-    return ApplyRound(*decided_, ClipScale(sum.norm(), clip));
+    const double max_norm = round_.RequestOf(static_cast<int>(decided_->front())).max_grad_norm;
+    return ApplyRound(*decided_, ClipScale(sum.norm(), max_norm));
   }
   for (const auto& [rank, asking] : std::map(asking_)) {
     Ranks ranks = first() ? *decided_ : asking.ranks.empty() ? participants : asking.ranks;
@@ -291,11 +338,11 @@ void SyncRounds::AdvanceRound(Deadline now) {
     if (!first() && asking.ranks.empty() && !complete) continue;
     if (const Ranks present = round_.Present(ranks); present != ranks) {
       // Those who gave their gradient to the first server alone have died, or will be heard of soon.
-      if (now - asking.since <= service_.lease()) continue;
+      if (now - asking.since <= served_.lease()) continue;
       ranks = present.empty() ? participants : present;
     }
     if (ranks.empty()) continue;
-    SendNorms(*service_.members_.WithRank(rank), asking.request, ranks);
+    SendNorms(*served_.members().WithRank(rank), asking.request, ranks);
     if (round_.empty()) return;  // it was refused
   }
 }
@@ -304,8 +351,8 @@ void SyncRounds::SendNorms(const Member& member, const Header& request, const Ra
   const GradientRound::Sum& sum = round_.SumOf(ranks);
   if (!std::isfinite(sum.norm())) return RefuseRound();
   asking_.erase(member.rank);
-  service_.Send(member, MakeMessage(service_.AnswerTo(request, MessageKind::kNorms), {}, sum.squares,
-                                    EncodeRanks(ranks)));
+  served_.Send(member, MakeMessage(served_.AnswerTo(request, MessageKind::kNorms), {}, sum.squares,
+                                   EncodeRanks(ranks)));
 }
 
 void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
@@ -318,38 +365,37 @@ void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
                     .learning_rate = rule.learning_rate,
                     .special = {rule.special_begin, rule.special_end, rule.special_rate}};
   for (const std::uint32_t rank : ranks) update.steps += round_.RequestOf(static_cast<int>(rank)).steps;
-  const std::size_t size = service_.part_->params().size();
+  const std::size_t size = served_.part().params().size();
   std::string note;
   Append<float>(note, sum.values.span().subspan(size));
   Append<double>(note, sum.squares);
   note += EncodeRanks(ranks);
-  service_.Apply(update, sum.values.span().first(size), note);
+  served_.Apply(update, sum.values.span().first(size), note);
   begun_ = true;
   round_.Clear();
   decided_.reset();
   for (const auto& [rank, asking] : std::exchange(asking_, {})) {
-    if (Member* const member = service_.members_.WithRank(rank)) AnswerRound(*member, asking.request);
+    if (Member* const member = served_.members().WithRank(rank)) AnswerRound(*member, asking.request);
   }
 }
 
 // What the last round gave.
 void SyncRounds::AnswerRound(Member& member, const Header& request) {
-  std::string_view note = service_.part_->NoteOf(kRoundNote);
+  std::string_view note = served_.part().NoteOf(kRoundNote);
   if (note.empty()) return SendBehind(member, request);
   const std::vector<float> extras = Cut<float>(note);
   const std::vector<double> squares = Cut<double>(note);
-  service_.SendParams(member, request, 0, extras, squares, note);
+  served_.SendParams(member, request, 0, extras, squares, note);
 }
 
 void SyncRounds::RefuseRound() {
   for (const auto& [rank, asking] : std::exchange(asking_, {})) {
-    const Member* const member = service_.members_.WithRank(rank);
-    if (member == nullptr || !member->peer) continue;
-    service_.transport_.Close(
-        *member->peer,
-        fmt::format("the gradients of round {} add up to something that is not finite: training "
-                    "has diverged, a smaller learning rate may help",
-                    version()));
+    const Member* const member = served_.members().WithRank(rank);
+    if (member == nullptr) continue;
+    served_.Close(*member,
+                  fmt::format("the gradients of round {} add up to something that is not finite: training "
+                              "has diverged, a smaller learning rate may help",
+                              version()));
   }
   round_.Clear();
   decided_.reset();
@@ -383,7 +429,7 @@ void SyncRounds::Collect(Member& member, const Header& request, Incoming& messag
 }
 
 void SyncRounds::CompleteCollect() {
-  const int leader = service_.members_.leader();
+  const int leader = served_.members().leader();
   const int root = collect_.contains(leader) ? leader : collect_.begin()->first;
   const Header request = collect_.at(root).request;
   Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
@@ -392,10 +438,10 @@ void SyncRounds::CompleteCollect() {
   last_ = std::move(result);
   ++next_;
   for (const auto& [rank, input] : std::exchange(collect_, {})) {
-    if (const Member* const member = service_.members_.WithRank(rank)) AnswerCollect(*member, input.request);
+    if (const Member* const member = served_.members().WithRank(rank)) AnswerCollect(*member, input.request);
   }
   if (!(request.flags & kBoundary)) return;
-  service_.Note(kBoundaryNote, last_.bytes);
+  served_.Note(kBoundaryNote, last_.bytes);
   AdmitNewcomers(last_.bytes, kBoundary);
 }
 
@@ -404,15 +450,15 @@ void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {
   Append<std::uint64_t>(note, std::span(&number, 1));
   Append<double>(note, result.doubles);
   note += result.bytes;
-  service_.Note(kCollectNote, note);
+  served_.Note(kCollectNote, note);
 }
 
 // Gathered bytes are for the leader alone.
 void SyncRounds::AnswerCollect(const Member& member, const Header& request) {
   const bool gathers = request.operation == static_cast<std::uint32_t>(Collective::kGather);
-  const bool gets_bytes = !gathers || member.rank == service_.members_.leader();
-  service_.Send(member, MakeMessage(service_.AnswerTo(request, MessageKind::kCollected), {}, last_.doubles,
-                                    gets_bytes ? last_.bytes : std::string_view()));
+  const bool gets_bytes = !gathers || member.rank == served_.members().leader();
+  served_.Send(member, MakeMessage(served_.AnswerTo(request, MessageKind::kCollected), {}, last_.doubles,
+                                   gets_bytes ? last_.bytes : std::string_view()));
 }
 
 }  // namespace trireme

@@ -23,29 +23,24 @@
 #include <string>
 #include <vector>
 
+#include "trireme/server/payload.h"
 #include "trireme/server/service/in_step.h"
-#include "trireme/server/service/part_service.h"
+#include "trireme/server/service/turns.h"
 
 namespace trireme {
 
-class SyncRounds {
+class SyncRounds final : public Turns {
  public:
-  explicit SyncRounds(PartService& service, bool recovered);
+  explicit SyncRounds(ServedPart& served);
 
-  // Whether those who took part before a restart may still come back: newcomers must not take their places.
-  bool recovering() const { return recovered_.has_value(); }
-  // `continues`: it comes back after a broken stream and is not to be brought in at a boundary.
-  void Join(Member& member, const Header& request, bool continues, Deadline now);
-  void Push(Member& member, const Header& request, Incoming& message, Deadline now);
-  void AskNorms(Member& member, const Header& request, Incoming& message, Deadline now);
-  void Commit(Member& member, const Header& request, Incoming& message, Deadline now);
-  void Collect(Member& member, const Header& request, Incoming& message, Deadline now);
-  // A worker has left or was given up.
-  void Drop(const Member& member);
-  // Completes what can be completed.
-  void Advance(Deadline now);
-  // Tells everyone who waits for whom.
-  void TellWaiting(Deadline now);
+  void BeforeJoin(const Greeting& greeting, bool known, Deadline now) override;
+  void Join(Member& member, const Greeting& greeting, bool known, const Header& request,
+            Deadline now) override;
+  bool Handle(Member& member, const Header& request, Incoming& message, Deadline now) override;
+  void Rest(Member&, Deadline) override {}
+  void Drop(const Member& member, Deadline now) override;
+  void Advance(Deadline now) override;
+  void OnTime(Deadline now) override;
 
  private:
   // A request that belongs to the round and has no answer yet.
@@ -55,8 +50,13 @@ class SyncRounds {
     Deadline since;
   };
 
-  bool first() const { return service_.index_ == 0; }
-  std::uint64_t version() const { return service_.part_->version(); }
+  void Push(Member& member, const Header& request, Incoming& message, Deadline now);
+  void AskNorms(Member& member, const Header& request, Incoming& message, Deadline now);
+  void Commit(Member& member, const Header& request, Incoming& message, Deadline now);
+  void Collect(Member& member, const Header& request, Incoming& message, Deadline now);
+
+  bool first() const { return served_.index() == 0; }
+  std::uint64_t version() const { return served_.part().version(); }
   // Ranks that an operation has to wait for: active members, and places that nobody has taken yet, so that a
   // run starts with all of its workers.
   std::vector<int> Missing(const std::function<bool(int)>& has) const;
@@ -66,6 +66,8 @@ class SyncRounds {
   bool Complete(const std::function<bool(int)>& has, std::size_t present, bool needs_leader, Deadline begun,
                 Deadline now);
 
+  // What a worker has brought or waits for is no longer counted on.
+  void Forget(const Member& member);
   // Whether the worker is where the round is. Answers it if not.
   bool BelongsToRound(Member& member, const Header& request);
   void AdvanceRound(Deadline now);
@@ -82,7 +84,7 @@ class SyncRounds {
   void LeaderSetsThePace();
   void SendBehind(Member& member, const Header& request);
 
-  PartService& service_;
+  ServedPart& served_;
   std::vector<bool> taken_;            // places that were ever taken, or are not waited for any longer
   std::optional<Deadline> recovered_;  // a restarted server waits until then for its workers to come back
   bool begun_;                         // something has been completed: newcomers wait for a boundary

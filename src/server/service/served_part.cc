@@ -1,0 +1,141 @@
+#include "trireme/server/service/served_part.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/simd.h"
+#include "trireme/server/disk/last_sequences.h"
+
+namespace trireme {
+namespace {
+
+// A part remembers the last updates of as many workers.
+constexpr int kMostOnTheirOwn = LastSequences::kMost;
+constexpr const char* kFinishedNote = "finished";
+
+// Whether all are finite: no exponent of ones only.
+struct AllFinite {
+  TRIREME_INLINE bool Run(const float* values, std::size_t n) {
+    std::uint32_t others = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+      others |= (bits & 0x7fffffffu) >= 0x7f800000u;
+    }
+    return others == 0;
+  }
+};
+
+}  // namespace
+
+ServedPart::ServedPart(ServerTransport& transport, const RunTerms& terms, int index,
+                       std::unique_ptr<ParameterPart> part, Say say, bool recovered)
+    : transport_(transport),
+      terms_(terms),
+      index_(index),
+      part_(std::move(part)),
+      members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : kMostOnTheirOwn),
+      recovered_(recovered),
+      all_back_(recovered ? Clock::now() + lease() : Deadline::min()),
+      say_(std::move(say)) {}
+
+void ServedPart::ReadGradient(const Header& request, Incoming& message, std::span<float> values) const {
+  const std::size_t size = part_->params().size();
+  if (request.floats != values.size() || request.doubles > 0 || request.bytes > 0) {
+    Fail("a gradient of {} floats, where {} are due", request.floats, values.size());
+  }
+  if (request.version > part_->version()) {
+    Fail(
+        "a gradient for version {} of the parameters, where this server has {}: it has lost updates, or "
+        "serves another run",
+        request.version, part_->version());
+  }
+  constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+  if (request.steps < 0 || request.steps > kMostSteps) Fail("a push of {} steps", request.steps);
+  ReadFloats(message, values);
+  if (!SimdCall<AllFinite>(static_cast<const float*>(values.data()), size) ||
+      !std::isfinite(request.learning_rate) || !std::isfinite(request.special_rate) ||
+      !std::isfinite(request.max_grad_norm)) {
+    Fail("a gradient with values that are not finite");
+  }
+}
+
+// A disk that is full now may have room later.
+void ServedPart::Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note) {
+  try {
+    part_->Apply(update, gradient, note);
+  } catch (const Error& error) {
+    Fail("{}{}", kLater, error.what());
+  }
+}
+
+void ServedPart::Note(const std::string& name, const std::string& value) {
+  try {
+    part_->Note(name, value);
+  } catch (const Error& error) {
+    Fail("{}{}", kLater, error.what());
+  }
+}
+
+bool ServedPart::finished() const { return !part_->NoteOf(kFinishedNote).empty(); }
+
+void ServedPart::Finish() {
+  if (!finished()) Note(kFinishedNote, "yes");
+}
+
+Header ServedPart::AnswerTo(const Header& request, MessageKind kind, std::uint32_t flags) const {
+  return {.kind = kind,
+          .worker = request.worker,
+          .sequence = request.sequence,
+          .version = part_->version(),
+          .steps = part_->steps(),
+          .number = request.number,
+          .flags = flags | (finished() ? kFinished : 0u),
+          .leader = members_.leader(),
+          .members = static_cast<std::uint32_t>(members_.size())};
+}
+
+void ServedPart::Send(const Member& member, Outgoing message) {
+  if (member.peer) transport_.Send(*member.peer, std::move(message));
+}
+
+void ServedPart::SendWaiting(const Member& member, const Header& request, const std::string& for_whom) {
+  Send(member, MakeMessage(AnswerTo(request, MessageKind::kWaiting), {}, {}, for_whom));
+}
+
+void ServedPart::SendParams(const Member& member, const Header& request, std::uint32_t flags,
+                            std::span<const float> extras, std::span<const double> doubles,
+                            std::string_view bytes) {
+  Header header = AnswerTo(request, MessageKind::kParams, flags);
+  header.clock = member.clock;
+  const std::span<const float> params = part_->params();
+  header.floats = params.size() + extras.size();
+  header.doubles = doubles.size();
+  header.bytes = bytes.size();
+  MessageWriter message(header);
+  std::memcpy(message.floats(), params.data(), params.size_bytes());
+  if (!extras.empty())
+    std::memcpy(message.floats() + params.size_bytes(), extras.data(), extras.size_bytes());
+  if (!doubles.empty()) std::memcpy(message.doubles(), doubles.data(), doubles.size_bytes());
+  if (!bytes.empty()) std::memcpy(message.bytes(), bytes.data(), bytes.size());
+  Send(member, message.Take());
+}
+
+void ServedPart::SendWelcome(const Member& member, const Header& request, std::uint64_t number,
+                             std::string_view state, std::uint32_t flags) {
+  Header header = AnswerTo(request, MessageKind::kWelcome, flags);
+  header.worker = static_cast<std::uint64_t>(member.rank);
+  header.number = number;
+  Send(member, MakeMessage(header, part_->params(), {}, state));
+}
+
+void ServedPart::Close(const Member& member, const std::string& why) {
+  if (member.peer) transport_.Close(*member.peer, why);
+}
+
+void ServedPart::SayOf(int rank, const std::string& what) const {
+  say_(fmt::format("part {}: worker {} {}", index_, rank, what));
+}
+
+}  // namespace trireme
