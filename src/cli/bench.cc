@@ -74,9 +74,9 @@ SpeedupConfig ReadConfig(const SpeedupFlags& flags) {
   if (flags.repeats) fields.Set("repeats", *flags.repeats, "--repeats");
   if (!flags.workers) {
     const RunConfig run = SettingsOfRuns(flags, 1)->run;
-    const std::optional<int> most = run.asynchronous()     ? std::nullopt
-                                    : run.store == "local" ? std::optional(1)
-                                                           : std::optional(run.shards);
+    const std::optional<int> most = run.asynchronous()             ? std::nullopt
+                                    : run.store_entry().one_worker ? std::optional(1)
+                                                                   : std::optional(run.shards);
     config.workers = DefaultWorkerCounts(UsableProcessors(), most);
     return config;
   }
@@ -187,8 +187,7 @@ Command AddBenchCommand(CLI::App& app) {
   auto flags = std::make_shared<SpeedupFlags>();
   command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
   command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
-  command->add_option("--store", flags->store,
-                      "where parameters live: local, allreduce, or shared (asynchronous)");
+  command->add_option("--store", flags->store, "where parameters live: " + StoreNames());
   command->add_option("--workers", flags->workers,
                       "numbers of workers, as in 1,2,4 (1, 2, 4, ... up to twice the processors)");
   command->add_option("--steps", flags->steps, "environment steps of each run; with --target, at most");

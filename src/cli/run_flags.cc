@@ -78,10 +78,11 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
   if (algo.empty()) algo = "ppo";
   std::string store = Chosen("store", flags.store, flags, text);
   std::string pace = Chosen("pace", PaceFlag(flags), flags, text);
-  if (store.empty() && flags.servers) store = "server";
+  if (store.empty() && flags.servers) store = StoreOnServers().name;
   for (const System& system : kSystems) {
     if (system.name != algo) continue;
-    if ((!store.empty() && store != system.store && store != "server") || pace == "sync") {
+    const bool other = !store.empty() && store != system.store && !FindStore(store).on_servers;
+    if (other || pace == "sync") {
       Fail(
           "--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for "
           "others",
@@ -92,10 +93,11 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
     if (pace.empty()) pace = "async";
   }
   if (store.empty()) store = RunConfig().store;
-  if (store != "server" && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
+  const bool on_servers = FindStore(store).on_servers;
+  if (!on_servers && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
     Fail("--servers, --sync, --async, --ssp and --backup-workers are for --store server");
   }
-  const bool own_pace = store == "server" && !pace.empty() && pace != "sync";  // decides which preset
+  const bool own_pace = on_servers && !pace.empty() && pace != "sync";  // decides which preset
   const Pace chosen = own_pace ? Pace::kAsync : Pace::kSync;
   auto settings = std::make_unique<RunSettings>(env, algo, store, chosen);
   settings->fields.ApplyToml(text, flags.config);

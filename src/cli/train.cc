@@ -196,8 +196,7 @@ Command AddTrainCommand(CLI::App& app, double started_s) {
   command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command->add_option("--workers", flags->workers,
                       "threads that train, in each process; in step the result does not depend on it");
-  command->add_option("--store", flags->store,
-                      "where parameters live: local, allreduce, shared (asynchronous), or server");
+  command->add_option("--store", flags->store, "where parameters live: " + StoreNames());
   command->add_option("--servers", flags->servers,
                       "store server: how many to start here, or where they are: host:port,unix:/path");
   command->add_flag("--sync", flags->sync, "store server: workers in step");

@@ -7,6 +7,12 @@
 
 namespace trireme {
 
+Decision BroadcastDecision(Communicator& comm, Decision own) {
+  double values[] = {static_cast<double>(own.checkpoint), static_cast<double>(own.stop)};
+  comm.Broadcast(std::span<double>(values));
+  return {.checkpoint = values[0] != 0, .stop = values[1] != 0};
+}
+
 std::string EncodeBoundary(const Boundary& boundary, RunProgress& progress) {
   StateWriter out;
   out.PutValue("checkpoint", boundary.decision.checkpoint);

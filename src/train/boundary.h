@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/comm/communicator.h"
 #include "trireme/train/run_state.h"
 
 namespace trireme {
@@ -15,6 +16,9 @@ namespace trireme {
 struct Decision {
   bool checkpoint = false, stop = false;
 };
+
+// All call it. Returns what rank 0 has decided.
+Decision BroadcastDecision(Communicator& comm, Decision own);
 
 struct Boundary {
   Decision decision;

@@ -70,8 +70,8 @@ WorkerAccount Ledger::Own() {
   return {.facts = own_,
           .traffic = traffic(),
           .staleness = links_.store().staleness(),
-          .cpu_s = links_.threads().rank() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
-          .links = links_.session() != nullptr ? links_.session()->links() : links_.comm().links()};
+          .cpu_s = links_.thread() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
+          .links = links_.links()};
 }
 
 }  // namespace trireme

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "trireme/train/account.h"
-#include "trireme/train/links.h"
 #include "trireme/train/run_state.h"
+#include "trireme/train/topology.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

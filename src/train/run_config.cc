@@ -9,11 +9,21 @@
 
 namespace trireme {
 
+namespace {
+
+OneOf NamesOfStores() {
+  OneOf names;
+  for (const StoreEntry& store : AllStores()) names.emplace_back(store.name);
+  return names;
+}
+
+}  // namespace
+
 void RunConfig::Fields(ConfigFields& field) {
   field("env", env, "environment; `trireme envs` lists them");
   field("algo", algo, "algorithm; `trireme algos` lists them");
   field("store", store, "where parameters live; shared: one memory for workers that move on their own",
-        OneOf{"local", "allreduce", "shared", "server"});
+        NamesOfStores());
   field("share_moments", share_moments,
         "store shared: one memory of the optimizer for all workers, or each its own");
   field("schedule", schedule,
@@ -131,30 +141,32 @@ void ResolveWorkers(RunConfig& run, int processors) {
     Fail("shards = {} is not a power of two (1, 2, 4, 8, ...), which the order of summation needs",
          run.shards);
   }
-  if (run.processes > 1 && (run.store == "local" || run.store == "shared")) {
+  const StoreEntry& store = run.store_entry();
+  if (run.processes > 1 && store.one_process) {
     Fail(
         "store = {} lives in the memory of one process, and this run has {}: use --store allreduce, where "
         "workers go in step, or --store server without mpirun",
         run.store, run.processes);
   }
-  if (run.processes > 1 && run.on_servers()) {
+  if (run.processes > 1 && store.on_servers) {
     Fail(
         "workers of --store server find each other through their servers: start them without mpirun or "
         "srun's MPI, "
         "or use --store allreduce");
   }
-  if (run.on_servers()) ResolveServers(run);
+  if (store.on_servers) ResolveServers(run);
   processors = std::clamp(processors, 1, 64);
   if (run.asynchronous()) {
     if (run.workers == 0) run.workers = processors;
-    if (run.elastic() && !run.schedule.empty()) Fail("schedule is for --store shared");
+    if (run.coordination() == Coordination::kElastic && !run.schedule.empty())
+      Fail("schedule is for --store shared");
     if (!run.schedule.empty()) Schedule(run.schedule, run.workers);  // refuses what cannot work
     return;
   }
   if (!run.schedule.empty()) Fail("schedule is for asynchronous runs: use it with --store shared");
   if (run.workers == 0) {
     const int most = static_cast<int>(std::bit_floor(static_cast<unsigned>(processors)));
-    run.workers = run.store == "local" ? 1 : std::clamp(run.shards / run.processes, 1, most);
+    run.workers = store.one_worker ? 1 : std::clamp(run.shards / run.processes, 1, most);
     if (run.server.run_workers > 0) run.workers = std::min(run.workers, run.server.run_workers);
   }
   if (run.shards % run.total_workers() != 0) {
@@ -163,9 +175,9 @@ void ResolveWorkers(RunConfig& run, int processors) {
     Fail("workers = {}{} does not divide shards = {}: choose 1, 2, 4, ... up to {}{}, or change shards",
          run.workers, processes, run.shards, run.shards, run.processes == 1 ? "" : " in all");
   }
-  if (run.store == "local" && run.workers > 1) {
-    Fail("store = local holds the parameters of one worker, not {}: use --workers 1 or --store allreduce",
-         run.workers);
+  if (store.one_worker && run.workers > 1) {
+    Fail("store = {} holds the parameters of one worker, not {}: use --workers 1 or --store allreduce",
+         run.store, run.workers);
   }
 }
 

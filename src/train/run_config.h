@@ -13,6 +13,7 @@
 #include "trireme/base/system.h"
 #include "trireme/server/protocol.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/stores.h"
 
 namespace trireme {
 
@@ -56,16 +57,14 @@ struct RunConfig {
 
   void Fields(ConfigFields& field);
 
-  bool on_servers() const { return store == "server"; }
-  // Whether workers move on their own instead of in step.
-  bool asynchronous() const { return store == "shared" || (on_servers() && server.pace != Pace::kSync); }
-  // Whether workers may come and go while nobody waits for them; they leave nothing of their own in
-  // checkpoints.
-  bool elastic() const { return on_servers() && asynchronous(); }
+  const StoreEntry& store_entry() const { return FindStore(store); }
+  Coordination coordination() const { return store_entry().coordination(*this); }
+  bool in_step() const { return coordination() == Coordination::kInStep; }
+  bool asynchronous() const { return !in_step(); }
   // Of all processes; of an elastic run, of this one.
   int total_workers() const {
-    return on_servers() && !asynchronous() && server.run_workers > 0 ? server.run_workers
-                                                                     : processes * workers;
+    const bool elsewhere = store_entry().on_servers && in_step() && server.run_workers > 0;
+    return elsewhere ? server.run_workers : processes * workers;
   }
 };
 

@@ -13,6 +13,19 @@ std::string_view NameOf(Activation activation) {
   return "?";
 }
 
+// Of stores that can take over from each other.
+std::string NameOf(Coordination coordination, int workers) {
+  switch (coordination) {
+    case Coordination::kInStep:
+      return "synchronous";
+    case Coordination::kFree:
+      return fmt::format("shared, {} workers", workers);
+    case Coordination::kElastic:
+      return "server, asynchronous";
+  }
+  return "?";
+}
+
 constexpr const char* kPerWorker = "progress/per_worker";
 constexpr const char* kPartial = "run/partial";  // not all workers were there when it was made
 
@@ -23,9 +36,7 @@ std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, 
           {"seed", fmt::format("{}", run.seed)},
           {"shards", fmt::format("{}", run.shards)},
           {"network", DescribeNetwork(network.spec())},
-          {"store", run.store == "shared" ? fmt::format("shared, {} workers", run.workers)
-                    : run.elastic()       ? "server, asynchronous"
-                                          : "synchronous"}};
+          {"store", NameOf(run.coordination(), run.workers)}};
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const 
 
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
-  if (run.elastic()) return;
+  if (run.coordination() == Coordination::kElastic) return;
   algorithm.SaveShards(out);
   if (!run.asynchronous()) return;
   algorithm.SaveCommon(out);
@@ -63,7 +74,7 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
 // Shards are numbered over the whole run, so that those of workers in step need no prefix, and can be loaded
 // by any number of workers.
 std::string WorkerPrefix(const RunConfig& run, int rank) {
-  return run.store == "shared" ? fmt::format("worker/{}/", rank) : "";
+  return run.coordination() == Coordination::kFree ? fmt::format("worker/{}/", rank) : "";
 }
 
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
@@ -73,9 +84,9 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
-  if (run.store == "shared") return;
+  if (run.coordination() == Coordination::kFree) return;  // every worker has saved its own
   store.Save(out);
-  if (!run.elastic()) algorithm.SaveCommon(out);
+  if (run.coordination() != Coordination::kElastic) algorithm.SaveCommon(out);
 }
 
 namespace {
@@ -112,13 +123,18 @@ void LoadStore(const StateReader& checkpoint, const std::string& origin, const R
   FromCheckpoint(origin, [&] { store.Load(checkpoint.Below(WorkerPrefix(run, rank))); });
 }
 
+void LoadParams(const StateReader& checkpoint, const std::string& origin, const std::string& prefix,
+                std::span<float> params) {
+  FromCheckpoint(origin, [&] { checkpoint.Below(prefix).Get<float>("params", params); });
+}
+
 bool HoldsExperience(const StateReader& checkpoint, const RunConfig& run) {
-  return !run.elastic() && !checkpoint.Has(kPartial);
+  return run.coordination() != Coordination::kElastic && !checkpoint.Has(kPartial);
 }
 
 void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                    Algorithm& algorithm) {
-  if (run.elastic()) return;
+  if (run.coordination() == Coordination::kElastic) return;
   const StateReader own = checkpoint.Below(WorkerPrefix(run, rank));
   FromCheckpoint(origin, [&] {
     if (HoldsExperience(checkpoint, run)) algorithm.LoadShards(own);

@@ -105,6 +105,9 @@ void LoadProgress(const StateReader& checkpoint, const std::string& origin, cons
                   const Network& network, RunProgress& progress);
 void LoadStore(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                ParameterStore& store);
+// Only the parameters, behind `prefix`, for whoever does not go on training.
+void LoadParams(const StateReader& checkpoint, const std::string& origin, const std::string& prefix,
+                std::span<float> params);
 // What all workers hold alike, and the worker's shards if the checkpoint holds those of all workers.
 void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
                    Algorithm& algorithm);

@@ -11,6 +11,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/nn/fused_executor.h"
+#include "trireme/server/client/server_link.h"
 #include "trireme/train/best_policy.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
@@ -95,7 +96,8 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  WorkerGroup group(settings, network, options, folder, initial);
+  const RunContext context{settings, network, options, folder, initial};
+  const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
 
@@ -107,8 +109,8 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   checkpoint.reset();
   const auto body = [&](int thread) {
     try {
-      auto worker = std::make_unique<Worker>(settings, network, folder, options, group, thread, initial,
-                                             std::exchange(checkpoints[thread], {}));
+      auto worker =
+          std::make_unique<Worker>(context, *topology, thread, std::exchange(checkpoints[thread], {}));
       worker->Run();
       if (thread == 0) first = std::move(worker);
     } catch (...) {
@@ -119,7 +121,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
         int none = -1;
         failed_thread.compare_exchange_strong(none, thread);
       }
-      group.Abort();
+      topology->Abort();
     }
   };
   std::vector<std::thread> others;
@@ -127,7 +129,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
     for (int thread = 1; thread < settings.run.workers; ++thread) others.emplace_back(body, thread);
     body(0);
   } catch (const std::system_error& error) {
-    group.Abort();
+    topology->Abort();
     for (std::thread& thread : others) thread.join();
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
@@ -169,13 +171,10 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   if (which == Which::kBest) best = ReadBestPolicy(folder, run, network, progress);
 
   std::vector<float> params(network.param_count());
-  if (best) best->Get<float>("params", params);
+  LoadParams(best ? *best : *checkpoint, origin, best ? "" : WorkerPrefix(run, 0), params);
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
-  std::optional<SharedParameters> shared;
-  if (run.store == "shared") shared.emplace(settings.algorithm->optimizer(), run.share_moments, params);
-  const auto store = shared ? MakeSharedStore(*shared, 0, nullptr)
-                            : MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
+  const auto store = MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
   const FusedExecutor executor(network);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .executor = executor,
@@ -188,7 +187,6 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
     algorithm->LoadCommon(*best);
     progress.steps = progress.best.steps;
   } else {
-    LoadStore(*checkpoint, origin, run, 0, *store);
     LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
   }
   const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);

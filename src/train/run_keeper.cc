@@ -1,0 +1,104 @@
+#include "trireme/train/run_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/system.h"
+#include "trireme/train/checkpoint.h"
+
+namespace trireme {
+namespace {
+
+// What a person reads first.
+std::string Opening(const RunSettings& settings, const Network& network) {
+  const RunConfig& run = settings.run;
+  return fmt::format("{} on {}: {} {} {} store {}, {} parameters, {} of memory for experience", run.algo,
+                     run.env, run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
+                     run.in_step() ? "in step," : "asynchronous,", run.store,
+                     FormatCount(static_cast<double>(network.param_count())),
+                     FormatBytes(settings.ExperienceBytes()));
+}
+
+}  // namespace
+
+RunKeeper::RunKeeper(const RunSettings& settings, const Network& network, const RunFolder* folder,
+                     const TrainOptions& options)
+    : settings_(settings),
+      run_(settings.run),
+      network_(network),
+      folder_(folder),
+      options_(options),
+      last_checkpoint_s_(MonotonicSeconds()) {}
+
+void RunKeeper::GoOn(RunProgress& progress) {
+  if (folder_ != nullptr) best_.GoOn(*folder_, progress);
+}
+
+void RunKeeper::Open(const RunProgress& progress) {
+  log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
+  log_->printer().Note(Opening(settings_, network_));
+}
+
+RunLog& RunKeeper::log(const RunProgress& progress) {
+  if (!log_) Open(progress);
+  return *log_;
+}
+
+void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
+                       double wall_s, bool leads, RunProgress& progress, MetricRow& row) {
+  progress.eval_mean = evaluation.mean;
+  progress.eval_std = evaluation.std;
+  progress.eval_steps = progress.steps;
+  row.Set("eval_return_mean", evaluation.mean);
+  row.Set("eval_return_std", evaluation.std);
+  if (folder_ != nullptr && best_.Offer(evaluation, store, algorithm, progress) && leads) {
+    log(progress).printer().Note(fmt::format(
+        "{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
+        FormatCount(static_cast<double>(progress.steps)), wall_s, evaluation.mean, evaluation.std));
+  }
+  if (!progress.reached && evaluation.mean >= run_.target) {
+    progress.reached = true;
+    progress.time_to_target_s = wall_s;
+    progress.steps_to_target = progress.steps;
+  }
+}
+
+void RunKeeper::Report(const MetricRow& measured, double wall_s, const RunProgress& progress) {
+  const double rate =
+      static_cast<double>(progress.steps - first_step_) / (MonotonicSeconds() - options_.started_s);
+  MetricRow row(progress.steps, wall_s);
+  row.Set("steps_per_s", rate);
+  for (const auto& [name, value] : measured.values()) row.Set(name, value);
+  for (const char* name : {"eval_return_mean", "eval_return_std"})
+    row.Set(name, measured.Get(name));  // NaN: none
+  log(progress).Append(row);
+  log(progress).printer().Update({.steps = progress.steps,
+                                  .total_steps = run_.steps,
+                                  .wall_s = wall_s,
+                                  .steps_per_s = rate,
+                                  .episode_return = row.Get("episode_return_mean"),
+                                  .eval_return = progress.eval_mean,
+                                  .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
+}
+
+void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,
+                                const Algorithm& algorithm, RunProgress& progress) {
+  const bool complete = static_cast<int>(states.size()) == run_.total_workers() &&
+                        std::ranges::none_of(states, [](const std::string& state) { return state.empty(); });
+  StateWriter state;
+  for (int rank = 0; complete && rank < static_cast<int>(states.size()); ++rank) {
+    state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
+  }
+  progress.metrics_offset = log(progress).Flush();
+  best_.Write(*folder_, run_, network_, progress);
+  SaveRunState(run_, network_, progress, store, algorithm, complete, state);
+  trireme::WriteCheckpoint(folder_->path(), progress.steps, std::move(state));
+  best_.RemoveOthers(*folder_, progress);
+  last_checkpoint_s_ = MonotonicSeconds();
+}
+
+bool RunKeeper::CheckpointDue() const {
+  return MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
+}
+
+}  // namespace trireme

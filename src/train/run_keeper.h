@@ -1,0 +1,57 @@
+// What a worker that leads keeps of the run, and one that may come to lead already keeps in mind: rows of
+// metrics, the line a person watches, the best policy, checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/metrics/metric_row.h"
+#include "trireme/train/best_policy.h"
+#include "trireme/train/run_log.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+
+class RunKeeper {
+ public:
+  // `folder`: of the run; null for a worker that never leads. All outlive the keeper.
+  RunKeeper(const RunSettings& settings, const Network& network, const RunFolder* folder,
+            const TrainOptions& options);
+
+  // The run goes on from a checkpoint with this progress. Throws Error.
+  void GoOn(RunProgress& progress);
+  // What steps per second count from.
+  void CountFrom(std::int64_t steps) { first_step_ = steps; }
+  // The worker leads from now on. The folder changes only here. Throws Error.
+  void Open(const RunProgress& progress);
+  bool opened() const { return log_ != nullptr; }
+
+  // An evaluation after `progress.steps`. All workers that may lead call it; `leads`: this one does.
+  void Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
+              double wall_s, bool leads, RunProgress& progress, MetricRow& row);
+  // The rest is for the leader, who may have become it at any answer of a server.
+  void Report(const MetricRow& measured, double wall_s, const RunProgress& progress);
+  // `states`: encoded, of all ranks. Of those that are not there it is empty: then the checkpoint has
+  // parameters, but no experience.
+  void WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,
+                       const Algorithm& algorithm, RunProgress& progress);
+  // Whether checkpoint_every_s have passed since the last one.
+  bool CheckpointDue() const;
+
+ private:
+  RunLog& log(const RunProgress& progress);
+
+  const RunSettings& settings_;
+  const RunConfig& run_;
+  const Network& network_;
+  const RunFolder* folder_;
+  const TrainOptions& options_;
+  std::int64_t first_step_ = 0;  // of this process
+  double last_checkpoint_s_;
+  BestPolicy best_;
+  std::unique_ptr<RunLog> log_;  // of who leads, or has led
+};
+
+}  // namespace trireme

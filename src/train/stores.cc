@@ -1,0 +1,61 @@
+#include "trireme/train/stores.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/train/communicator_topology.h"
+#include "trireme/train/run_config.h"
+#include "trireme/train/server_topology.h"
+#include "trireme/train/shared_topology.h"
+
+namespace trireme {
+namespace {
+
+Coordination InStep(const RunConfig&) { return Coordination::kInStep; }
+Coordination OnItsOwn(const RunConfig&) { return Coordination::kFree; }
+Coordination AsPaced(const RunConfig& run) {
+  return run.server.pace == Pace::kSync ? Coordination::kInStep : Coordination::kElastic;
+}
+
+constexpr StoreEntry kStores[] = {
+    {.name = "local",
+     .help = "in the worker, which is alone",
+     .one_worker = true,
+     .one_process = true,
+     .coordination = InStep,
+     .make = MakeCommunicatorTopology},
+    {.name = "allreduce",
+     .help = "a copy in every worker; gradients are summed over threads and processes",
+     .coordination = InStep,
+     .make = MakeCommunicatorTopology},
+    {.name = "shared",
+     .help = "one memory for workers that move on their own",
+     .one_process = true,
+     .coordination = OnItsOwn,
+     .make = MakeSharedTopology},
+    {.name = "server",
+     .help = "on parameter servers, for workers of any process, in step or on their own",
+     .on_servers = true,
+     .coordination = AsPaced,
+     .make = MakeServerTopology},
+};
+
+}  // namespace
+
+std::span<const StoreEntry> AllStores() { return kStores; }
+
+const StoreEntry& FindStore(std::string_view name) {
+  const auto* const found = std::ranges::find(kStores, name, &StoreEntry::name);
+  if (found == std::end(kStores)) Fail("--store {} is unknown: choose one of {}", name, StoreNames());
+  return *found;
+}
+
+const StoreEntry& StoreOnServers() { return *std::ranges::find(kStores, true, &StoreEntry::on_servers); }
+
+std::string StoreNames() {
+  std::string names;
+  for (const StoreEntry& store : kStores) names += fmt::format("{}{}", names.empty() ? "" : ", ", store.name);
+  return names;
+}
+
+}  // namespace trireme

@@ -1,0 +1,91 @@
+// How the workers of a run are connected, to each other and to those of other processes. A topology is what
+// the workers of one process share; links are the ends of one worker. Each store has its own (stores.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/store/parameter_store.h"
+#include "trireme/train/worker_loop.h"
+
+namespace trireme {
+
+// Belongs to one worker; destroyed, it leaves the run.
+class WorkerLinks {
+ public:
+  WorkerLinks(ThreadGroup& threads, int thread) : threads_(threads, thread) {}
+  virtual ~WorkerLinks() = default;
+  WorkerLinks(const WorkerLinks&) = delete;
+  WorkerLinks& operator=(const WorkerLinks&) = delete;
+
+  // Between the threads of this process.
+  ThreadCommunicator& threads() { return threads_; }
+  int thread() const { return threads_.rank(); }
+
+  // Between the workers that meet: all that move in step, and otherwise those of this process.
+  virtual Communicator& comm() = 0;
+  virtual ParameterStore& store() = 0;
+  // What the ways to others have carried, and how fast they are.
+  virtual std::vector<ProcessLink> links() = 0;
+
+  // How a worker comes to take part where others may have begun before: with what their leader said at a
+  // boundary (boundary.h). If they are there, at that boundary; if they are gone, after it.
+  struct Entry {
+    std::string boundary;  // empty: nobody has begun before
+    bool others_are_there = false;
+    std::optional<std::int64_t> steps;  // of the run, where the workers do not count for themselves
+    std::string ended;                  // who says that the run is over; empty: it is not
+  };
+  // Takes part from now on. `steps` were made before, as far as this worker knows. Blocks. Throws Error.
+  virtual Entry Join(std::int64_t steps) = 0;
+
+  // Known after Join. Rank and leader count through the workers of the run.
+  virtual int rank() const = 0;
+  virtual int leader() const = 0;
+  // Whether this worker evaluates, decides and keeps the files.
+  bool leads() const { return leader() == rank(); }
+  // Whether a worker of another process leads, one that need not know what happens to this process.
+  virtual bool led_elsewhere() const = 0;
+
+  // How `worker`, whose links these are, runs. Both outlive the loop.
+  virtual std::unique_ptr<WorkerLoop> MakeLoop(Worker& worker) = 0;
+
+ private:
+  ThreadCommunicator threads_;
+};
+
+// Connect may be called by several threads at once.
+class Topology {
+ public:
+  explicit Topology(int workers) : threads_(workers) {}
+  virtual ~Topology() = default;
+  Topology(const Topology&) = delete;
+  Topology& operator=(const Topology&) = delete;
+
+  // The ends of thread `thread` of this process. Throws Error.
+  virtual std::unique_ptr<WorkerLinks> Connect(int thread) = 0;
+  // A worker has failed: ends every wait. Those that can go on without it then stop as if they had been told
+  // to; others fail.
+  void Abort() {
+    failed_.store(true);
+    EndWaits();
+    ThreadCommunicator(threads_, 0).Abort();
+  }
+  bool failed() const { return failed_.load(); }
+
+ protected:
+  // Those that are not waits of threads for each other.
+  virtual void EndWaits() = 0;
+
+  ThreadGroup threads_;
+
+ private:
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace trireme
