@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Figures of whole training runs: time to target on CartPole, two workers against one, stragglers, what the shared store
-costs, and start-up.
+"""Figures of whole training runs: time to target on CartPole, two workers against one and against two runs at once,
+stragglers, what the shared store costs, and start-up.
 
     bench/training.py [build/trireme [build/plain/trireme]]
 
 The second binary is built with TRIREME_PLAIN_COPIES: its shared store copies without atomics, to show what they cost.
 Everything is a median over repetitions; the two sides of a ratio are run alternately.
 """
+import concurrent.futures
 import json
 import os
 import shutil
@@ -24,6 +25,10 @@ TIME_BARS = {"ppo": 0.5, "a2c": 1.5, "a3c": 1.5, "dqn": 3, "async_dqn": 3}
 # In step, a problem with enough work between two exchanges of gradients to be worth two processors.
 PPO = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "500000", "--set", "envs=256", "--set", "horizon=64", "--set",
        "epochs=4", "--set", "minibatches=4", "--set", "hidden=128,128", *NO_EVALUATION]
+CARTPOLE = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "2000000", *NO_EVALUATION]
+PUFFERLIB = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "8000000", "--set", "envs=4096", "--set", "horizon=64", "--set",
+             "minibatches=8", "--set", "epochs=1", "--set", "hidden=128", "--set", "shared_tower=true", "--set",
+             "activation=relu", *NO_EVALUATION]
 # Asynchronous: the presets as they are.
 A3C = ["--env", "CartPole-v1", "--algo", "a3c", "--steps", "1000000", *NO_EVALUATION]
 ASYNC_DQN = ["--env", "CartPole-v1", "--algo", "async_dqn", "--steps", "200000", *NO_EVALUATION]
@@ -67,6 +72,21 @@ def ratio(name, first, second, bar):
         ratios.append(rates[1][-1] / rates[0][-1])
     print(f"{name}: {statistics.median(ratios):.2f} times ({statistics.median(rates[0]):,.0f} -> "
           f"{statistics.median(rates[1]):,.0f} steps/s; bar: {bar})", flush=True)
+
+
+def against_two_alone(trireme, name, problem, bar):
+    """Two workers in step against two runs of one worker at the same time, which share nothing but the machine: what
+    waiting for each other costs, apart from what two busy processors cost each other."""
+    def rate(workers):
+        return run(trireme, "train", *problem, "--workers", str(workers))["steps_per_s"]
+    sums, pairs = [], []
+    for _ in range(9):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            sums.append(sum(pool.map(rate, (1, 1))))
+        pairs.append(rate(2))
+    shares = [pair / alone for pair, alone in zip(pairs, sums)]
+    print(f"{name}, two workers in step: {100 * statistics.median(shares):.1f} % of two runs of one worker at the same time "
+          f"({statistics.median(sums):,.0f} -> {statistics.median(pairs):,.0f} steps/s; bar: {bar} %)", flush=True)
 
 
 def on_server(trireme, problem):
@@ -146,6 +166,9 @@ def main():
         time_to_target(trireme, algo, bar)
     one, two = ["--workers", "1"], ["--workers", "2"]
     ratio("PPO, two workers against one, same problem, same result", [*train, *PPO, *one], [*train, *PPO, *two], 1.8)
+    for name, problem, bar in (("CartPole preset of ppo", CARTPOLE, 97), ("PPO, 128-128, mini-batches of 4096", PPO, 97),
+                               ("PPO, PufferLib's settings", PUFFERLIB, 95)):
+        against_two_alone(trireme, name, problem, bar)
     for name, problem, algo in (("A3C", A3C, "a2c"), ("asynchronous DQN", ASYNC_DQN, "dqn")):
         ratio(f"{name}, two workers against one", [*train, *problem, *one], [*train, *problem, *two], 1.8)
         through_server(trireme, name, problem)
