@@ -48,13 +48,12 @@ void PrintAllSettings() {
 
 }  // namespace
 
-Command AddAlgosCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("algos", "List the algorithms, or the settings of one");
+Command AddAlgosCommand(CommandLine& program) {
+  CommandLine& command = program.AddCommand("algos", "List the algorithms, or the settings of one");
   auto name = std::make_shared<std::string>();
   auto markdown = std::make_shared<bool>(false);
-  command->add_option("name", *name, "show the settings of this algorithm");
-  command->add_flag("--markdown", *markdown,
-                    "as Markdown tables; without a name, all settings of all algorithms");
+  command.Option("name", *name, "show the settings of this algorithm");
+  command.Flag("--markdown", *markdown, "as Markdown tables; without a name, all settings of all algorithms");
   return [name, markdown] {
     if (!name->empty()) {
       PrintSettings(*name, *markdown);

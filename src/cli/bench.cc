@@ -180,29 +180,28 @@ int RunSpeedup(const SpeedupFlags& flags) {
 
 }  // namespace
 
-Command AddBenchCommand(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure what parallelism brings");
-  bench->require_subcommand(1);
-  CLI::App* command = bench->add_subcommand("speedup", "Train with 1, 2, 4, ... workers and compare");
+Command AddBenchCommand(CommandLine& program) {
+  CommandLine& bench = program.AddCommand("bench", "Measure what parallelism brings");
+  bench.RequireCommand();
+  CommandLine& command = bench.AddCommand("speedup", "Train with 1, 2, 4, ... workers and compare");
   auto flags = std::make_shared<SpeedupFlags>();
-  command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
-  command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
-  command->add_option("--store", flags->store, "where parameters live: " + StoreNames());
-  command->add_option("--workers", flags->workers,
-                      "numbers of workers, as in 1,2,4 (1, 2, 4, ... up to twice the processors)");
-  command->add_option("--steps", flags->steps, "environment steps of each run; with --target, at most");
-  command->add_option("--target", flags->target,
-                      "measure the time to this mean return, over seeds SEED, SEED+1, ...");
-  command->add_option("--seed", flags->seed, "seed of the runs, or of the first with --target");
-  command->add_option("--repeats", flags->repeats, "runs for each number of workers (3)");
-  command->add_option("--straggler", flags->straggler,
-                      "slow one worker down to see the effect: worker=0,factor=5");
-  command->add_option("--config", flags->config, "settings from a TOML file, over the preset's");
-  command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
-      ->allow_extra_args(false);
-  command->add_option("--out", flags->out, "folder for table and picture (a fresh one below runs/)");
-  command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
-  command->footer("docs/speedup.md says what the columns mean.");
+  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
+  command.Option("--store", flags->store, "where parameters live: " + StoreNames());
+  command.Option("--workers", flags->workers,
+                 "numbers of workers, as in 1,2,4 (1, 2, 4, ... up to twice the processors)");
+  command.Option("--steps", flags->steps, "environment steps of each run; with --target, at most");
+  command.Option("--target", flags->target,
+                 "measure the time to this mean return, over seeds SEED, SEED+1, ...");
+  command.Option("--seed", flags->seed, "seed of the runs, or of the first with --target");
+  command.Option("--repeats", flags->repeats, "runs for each number of workers (3)");
+  command.Option("--straggler", flags->straggler,
+                 "slow one worker down to see the effect: worker=0,factor=5");
+  command.Option("--config", flags->config, "settings from a TOML file, over the preset's");
+  command.Option("--set", flags->assignments, "key=value, any setting; may be repeated");
+  command.Option("--out", flags->out, "folder for table and picture (a fresh one below runs/)");
+  command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
+  command.Footer("docs/speedup.md says what the columns mean.");
   return [flags] { return RunSpeedup(*flags); };
 }
 

@@ -1,21 +1,22 @@
-// The subcommands of `trireme`, one file each. A command adds its options to the parser and returns what to
+// The subcommands of `trireme`, one file each. A command adds its options to its command line and returns what to
 // run; that returns the exit code and throws Error for what the user can mend.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include "trireme/cli/command_line.h"
 
 namespace trireme {
 
 using Command = std::function<int()>;
 
 // `started_s`: MonotonicSeconds() when main() began.
-Command AddTrainCommand(CLI::App& app, double started_s);
-Command AddEvalCommand(CLI::App& app);
-Command AddBenchCommand(CLI::App& app);
-Command AddPlanCommand(CLI::App& app);
-Command AddServerCommand(CLI::App& app);
-Command AddEnvsCommand(CLI::App& app);
-Command AddAlgosCommand(CLI::App& app);
+Command AddTrainCommand(CommandLine& program, double started_s);
+Command AddEvalCommand(CommandLine& program);
+Command AddBenchCommand(CommandLine& program);
+Command AddPlanCommand(CommandLine& program);
+Command AddServerCommand(CommandLine& program);
+Command AddEnvsCommand(CommandLine& program);
+Command AddAlgosCommand(CommandLine& program);
 
 }  // namespace trireme

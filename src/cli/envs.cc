@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-Command AddEnvsCommand(CLI::App& app) {
-  app.add_subcommand("envs", "List the environments");
+Command AddEnvsCommand(CommandLine& program) {
+  program.AddCommand("envs", "List the environments");
   return [] {
     fmt::print("{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n", "name", "obs", "actions", "limit", "solved", "");
     for (const EnvEntry& entry : AllEnvs()) {

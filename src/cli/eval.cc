@@ -58,14 +58,14 @@ int RunEval(const EvalFlags& flags) {
 
 }  // namespace
 
-Command AddEvalCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Evaluate the policy of a run");
+Command AddEvalCommand(CommandLine& program) {
+  CommandLine& command = program.AddCommand("eval", "Evaluate the policy of a run");
   auto flags = std::make_shared<EvalFlags>();
-  command->add_option("run", flags->run, "folder of the run")->required();
-  command->add_option("--which", flags->which, "policy of the best evaluation, or last: best or last (best)");
-  command->add_option("--episodes", flags->episodes, "how many episodes (100)");
-  command->add_option("--seed", flags->seed, "seed of the episodes (the run's own)");
-  command->add_flag("--json", flags->json, "print the result as one line of JSON");
+  command.RequiredOption("run", flags->run, "folder of the run");
+  command.Option("--which", flags->which, "policy of the best evaluation, or last: best or last (best)");
+  command.Option("--episodes", flags->episodes, "how many episodes (100)");
+  command.Option("--seed", flags->seed, "seed of the episodes (the run's own)");
+  command.Flag("--json", flags->json, "print the result as one line of JSON");
   return [flags] { return RunEval(*flags); };
 }
 

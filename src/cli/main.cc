@@ -28,27 +28,25 @@ constexpr int kUserError = 2;
 constexpr int kRunHasEnded = 3;  // nothing is left to do for a worker that comes now
 
 int Run(int argc, char** argv, double started_s) {
-  CLI::App app(
+  trireme::CommandLine program(
+      "trireme",
       "Trireme trains deep reinforcement learning agents on all cores of a machine.\n"
       "Start with: trireme train --env CartPole-v1 --algo ppo --target 475",
-      "trireme");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+      "trireme " TRIREME_VERSION);
+  program.RequireCommand();
 
   const std::vector<std::pair<const char*, trireme::Command>> commands = {
-      {"train", trireme::AddTrainCommand(app, started_s)},
-      {"eval", trireme::AddEvalCommand(app)},
-      {"bench", trireme::AddBenchCommand(app)},
-      {"plan", trireme::AddPlanCommand(app)},
-      {"server", trireme::AddServerCommand(app)},
-      {"envs", trireme::AddEnvsCommand(app)},
-      {"algos", trireme::AddAlgosCommand(app)},
+      {"train", trireme::AddTrainCommand(program, started_s)},
+      {"eval", trireme::AddEvalCommand(program)},
+      {"bench", trireme::AddBenchCommand(program)},
+      {"plan", trireme::AddPlanCommand(program)},
+      {"server", trireme::AddServerCommand(program)},
+      {"envs", trireme::AddEnvsCommand(program)},
+      {"algos", trireme::AddAlgosCommand(program)},
   };
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
-  } catch (const CLI::ParseError& error) {
+    if (const std::optional<int> done = program.Parse(argc, argv)) return *done;
+  } catch (const trireme::UsageError& error) {
     trireme::ConnectProcesses();  // so that one speaks for all
     if (argc < 2) trireme::Fail("{}. See trireme --help.", error.what());
     std::vector<std::string> names;
@@ -61,7 +59,7 @@ int Run(int argc, char** argv, double started_s) {
     trireme::Fail("{}. See trireme {} --help.", error.what(), argv[1]);
   }
   for (const auto& [name, command] : commands) {
-    if (!app.got_subcommand(name)) continue;
+    if (!program.Given(name)) continue;
     // Only training spans processes; of all else one copy is enough.
     const std::optional<trireme::Launch> launch = trireme::DetectLaunch();
     return launch && launch->rank > 0 && std::string_view(name) != "train" ? 0 : command();

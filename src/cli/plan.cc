@@ -201,35 +201,34 @@ int RunPlan(const PlanFlags& flags) {
 
 }  // namespace
 
-Command AddPlanCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Predict the speed-up of up to 1024 workers by simulation");
+Command AddPlanCommand(CommandLine& program) {
+  CommandLine& command =
+      program.AddCommand("plan", "Predict the speed-up of up to 1024 workers by simulation");
   auto flags = std::make_shared<PlanFlags>();
-  command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
-  command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
-  command->add_option("--store", flags->store, "whose preset to use; all ways are predicted");
-  command->add_option("--seed", flags->seed, "seed of the measured runs and of the simulation");
-  command->add_option("--config", flags->config, "settings from a TOML file, over the preset's");
-  command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
-      ->allow_extra_args(false);
+  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
+  command.Option("--store", flags->store, "whose preset to use; all ways are predicted");
+  command.Option("--seed", flags->seed, "seed of the measured runs and of the simulation");
+  command.Option("--config", flags->config, "settings from a TOML file, over the preset's");
+  command.Option("--set", flags->assignments, "key=value, any setting; may be repeated");
   PlanConfig config;
   ConfigFields fields;
   fields.Add(config);
   for (const ConfigFields::Field& field : fields.fields()) {
-    command->add_option_function<std::string>(
+    command.Option(
         OptionOf(field.name),
         [flags, name = field.name](const std::string& value) { flags->plan[name] = value; }, field.doc);
   }
-  command->add_option("--latency", flags->latency, "of a message between hosts, as in 50us (the loopback's)");
-  command->add_option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (the loopback's)");
-  command->add_option("--straggler", flags->straggler,
-                      "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
-  command->add_option("--constants", flags->constants,
-                      "read the constants from this file instead of measuring");
-  command->add_option("--save-constants", flags->save_constants, "write the constants to this file");
-  command->add_flag("--validate", flags->validate, "run what this machine can run, and compare");
-  command->add_option("--out", flags->out, "write the picture to this file (SVG)");
-  command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
-  command->footer("docs/plan.md says what the columns mean and what the model leaves out.");
+  command.Option("--latency", flags->latency, "of a message between hosts, as in 50us (the loopback's)");
+  command.Option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (the loopback's)");
+  command.Option("--straggler", flags->straggler,
+                 "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
+  command.Option("--constants", flags->constants, "read the constants from this file instead of measuring");
+  command.Option("--save-constants", flags->save_constants, "write the constants to this file");
+  command.Flag("--validate", flags->validate, "run what this machine can run, and compare");
+  command.Option("--out", flags->out, "write the picture to this file (SVG)");
+  command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
+  command.Footer("docs/plan.md says what the columns mean and what the model leaves out.");
   return [flags] { return RunPlan(*flags); };
 }
 

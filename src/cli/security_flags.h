@@ -1,11 +1,11 @@
 // How a command proves who it is to the other end of a connection, and whom it believes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "trireme/base/file.h"
 #include "trireme/base/parse.h"
+#include "trireme/cli/command_line.h"
 #include "trireme/rpc/transport.h"
 
 namespace trireme {
@@ -13,11 +13,11 @@ namespace trireme {
 struct SecurityFlags {
   std::string token_file, certificate, key, authority;
 
-  void AddTo(CLI::App& command, const std::string& authority_help) {
-    command.add_option("--token-file", token_file, "file with a secret that both ends share");
-    command.add_option("--tls-cert", certificate, "certificate of this end (PEM)");
-    command.add_option("--tls-key", key, "its private key (PEM)");
-    command.add_option("--tls-ca", authority, authority_help + " (PEM)");
+  void AddTo(CommandLine& command, const std::string& authority_help) {
+    command.Option("--token-file", token_file, "file with a secret that both ends share");
+    command.Option("--tls-cert", certificate, "certificate of this end (PEM)");
+    command.Option("--tls-key", key, "its private key (PEM)");
+    command.Option("--tls-ca", authority, authority_help + " (PEM)");
   }
 
   // Reads the files. Throws Error.

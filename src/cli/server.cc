@@ -51,19 +51,19 @@ int RunServer(const ServerFlags& flags) {
 
 }  // namespace
 
-Command AddServerCommand(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("server", "Hold parameters for workers in other processes (train --store server)");
+Command AddServerCommand(CommandLine& program) {
+  CommandLine& command =
+      program.AddCommand("server", "Hold parameters for workers in other processes (train --store server)");
   auto flags = std::make_shared<ServerFlags>();
-  command->add_option("--listen", flags->listen, "host:port, or unix:/path")->capture_default_str();
-  command->add_option("--dir", flags->dir, "folder from which the server recovers after a crash");
-  command->add_flag("--durable", flags->durable, "wait for the disk: survives the loss of power too");
-  command->add_flag("--audit", flags->audit, "list every update in the folder");
-  command->add_flag("--accept-loss", flags->accept_loss,
-                    "go on with what can be read of files that were damaged or cut");
-  command->add_flag("--quiet", flags->quiet, "say nothing but where it listens");
-  flags->security.AddTo(*command, "clients must be signed by this authority");
-  command->footer("The first worker says what the run is; later ones must agree. Ends at Ctrl-C.");
+  command.Option("--listen", flags->listen, "host:port, or unix:/path");
+  command.Option("--dir", flags->dir, "folder from which the server recovers after a crash");
+  command.Flag("--durable", flags->durable, "wait for the disk: survives the loss of power too");
+  command.Flag("--audit", flags->audit, "list every update in the folder");
+  command.Flag("--accept-loss", flags->accept_loss,
+               "go on with what can be read of files that were damaged or cut");
+  command.Flag("--quiet", flags->quiet, "say nothing but where it listens");
+  flags->security.AddTo(command, "clients must be signed by this authority");
+  command.Footer("The first worker says what the run is; later ones must agree. Ends at Ctrl-C.");
   return [flags] { return RunServer(*flags); };
 }
 

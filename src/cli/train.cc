@@ -189,37 +189,35 @@ int RunTrain(const TrainFlags& flags, double started_s) {
 
 }  // namespace
 
-Command AddTrainCommand(CLI::App& app, double started_s) {
-  CLI::App* command = app.add_subcommand("train", "Train an agent, or continue a run");
+Command AddTrainCommand(CommandLine& program, double started_s) {
+  CommandLine& command = program.AddCommand("train", "Train an agent, or continue a run");
   auto flags = std::make_shared<TrainFlags>();
-  command->add_option("--env", flags->env, "environment; `trireme envs` lists them");
-  command->add_option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
-  command->add_option("--workers", flags->workers,
-                      "threads that train, in each process; in step the result does not depend on it");
-  command->add_option("--store", flags->store, "where parameters live: " + StoreNames());
-  command->add_option("--servers", flags->servers,
-                      "store server: how many to start here, or where they are: host:port,unix:/path");
-  command->add_flag("--sync", flags->sync, "store server: workers in step");
-  command->add_flag("--async", flags->async, "store server: every worker on its own");
-  command->add_option("--ssp", flags->ssp,
-                      "store server: nobody more than this many pushes ahead of the slowest");
-  command->add_option("--backup-workers", flags->backup_workers,
-                      "store server, in step: a round does not wait for this many slowest workers");
-  command->add_option("--steps", flags->steps, "environment steps to train for");
-  command->add_option("--target", flags->target, "stop at the first evaluation with this mean return");
-  command->add_option("--seed", flags->seed, "what all randomness follows from");
-  command->add_option("--straggler", flags->straggler,
-                      "slow one worker down to see the effect: worker=1,factor=5");
-  command->add_option("--config", flags->config, "settings from a TOML file, over the preset's");
-  command->add_option("--out", flags->out, "folder for the run (a fresh one below runs/)");
-  command->add_option("--resume", flags->resume, "continue the run in this folder");
-  command->add_option("--set", flags->assignments, "key=value, any setting; may be repeated")
-      ->allow_extra_args(false);
-  command->add_flag("--audit", flags->audit,
-                    "store server: list every acknowledged push in the folder of the run");
-  flags->security.AddTo(*command, "who signs the servers");
-  command->add_flag("--json", flags->json, "print the result as one line of JSON and nothing else");
-  command->footer(
+  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
+  command.Option("--workers", flags->workers,
+                 "threads that train, in each process; in step the result does not depend on it");
+  command.Option("--store", flags->store, "where parameters live: " + StoreNames());
+  command.Option("--servers", flags->servers,
+                 "store server: how many to start here, or where they are: host:port,unix:/path");
+  command.Flag("--sync", flags->sync, "store server: workers in step");
+  command.Flag("--async", flags->async, "store server: every worker on its own");
+  command.Option("--ssp", flags->ssp, "store server: nobody more than this many pushes ahead of the slowest");
+  command.Option("--backup-workers", flags->backup_workers,
+                 "store server, in step: a round does not wait for this many slowest workers");
+  command.Option("--steps", flags->steps, "environment steps to train for");
+  command.Option("--target", flags->target, "stop at the first evaluation with this mean return");
+  command.Option("--seed", flags->seed, "what all randomness follows from");
+  command.Option("--straggler", flags->straggler,
+                 "slow one worker down to see the effect: worker=1,factor=5");
+  command.Option("--config", flags->config, "settings from a TOML file, over the preset's");
+  command.Option("--out", flags->out, "folder for the run (a fresh one below runs/)");
+  command.Option("--resume", flags->resume, "continue the run in this folder");
+  command.Option("--set", flags->assignments, "key=value, any setting; may be repeated");
+  command.Flag("--audit", flags->audit,
+               "store server: list every acknowledged push in the folder of the run");
+  flags->security.AddTo(command, "who signs the servers");
+  command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
+  command.Footer(
       "Settings come from defaults < preset of the environment < --config < flags < --set.\n"
       "`trireme algos ppo` lists all keys of --set.");
   return [flags, started_s] { return RunTrain(*flags, started_s); };
