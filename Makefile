@@ -85,8 +85,8 @@ format:
 
 tidy:
 	scripts/setup dev
-	cmake --preset release -DTRIREME_TESTS=ON
-	git ls-files 'src/*.cc' | grep -v _test.cc | xargs -P $$(nproc) -n 2 clang-tidy -p $(BUILD) --quiet
+	cmake --preset release -B $(BUILD)/tidy -DTRIREME_TESTS=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+	git ls-files 'src/*.cc' | grep -v _test.cc | xargs -P $$(nproc) -n 2 clang-tidy -p $(BUILD)/tidy --quiet
 
 clean:
 	rm -rf $(BUILD)

@@ -1,7 +1,7 @@
-# trireme_component(<name> [DEPS targets...])
+# trireme_component(<name> [COLD] [DEPS targets...])
 #
 # One library per folder under src/, made of every .cc in it (and below it), and one test program made of
-# every *_test.cc. A component may link only components below it; tests/include_graph checks that.
+# every *_test.cc. COLD: see trireme_compile. A component may link only components below it; tests/include_graph checks that.
 function(trireme_component name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
@@ -12,6 +12,7 @@ function(trireme_component name)
   if(sources)
     add_library(trireme_${name} STATIC ${sources})
     set(scope PUBLIC)
+    trireme_compile(trireme_${name} ${ARG_UNPARSED_ARGUMENTS})
   else()
     add_library(trireme_${name} INTERFACE)
     set(scope INTERFACE)
@@ -21,6 +22,7 @@ function(trireme_component name)
 
   if(TRIREME_TESTS AND tests)
     add_executable(${name}_test ${tests})
+    trireme_compile(${name}_test TEST)
     target_link_libraries(${name}_test PRIVATE trireme_${name} GTest::gtest_main)
     trireme_fast_tests(${name})
   endif()
