@@ -23,15 +23,15 @@ std::string Opening(const RunSettings& settings, const Network& network) {
 
 RunKeeper::RunKeeper(const RunSettings& settings, const Network& network, const RunFolder* folder,
                      const TrainOptions& options)
-    : settings_(settings),
-      run_(settings.run),
-      network_(network),
-      folder_(folder),
-      options_(options),
-      last_checkpoint_s_(MonotonicSeconds()) {}
+    : settings_(settings), run_(settings.run), network_(network), folder_(folder), options_(options) {}
 
 void RunKeeper::GoOn(RunProgress& progress) {
   if (folder_ != nullptr) best_.GoOn(*folder_, progress);
+}
+
+void RunKeeper::Begin(std::int64_t steps) {
+  first_step_ = steps;
+  last_checkpoint_s_ = MonotonicSeconds();
 }
 
 void RunKeeper::Open(const RunProgress& progress) {

@@ -22,8 +22,8 @@ class RunKeeper {
 
   // The run goes on from a checkpoint with this progress. Throws Error.
   void GoOn(RunProgress& progress);
-  // What steps per second count from.
-  void CountFrom(std::int64_t steps) { first_step_ = steps; }
+  // Training begins here: what steps per second and the time to the next checkpoint count from.
+  void Begin(std::int64_t steps);
   // The worker leads from now on. The folder changes only here. Throws Error.
   void Open(const RunProgress& progress);
   bool opened() const { return log_ != nullptr; }
@@ -49,7 +49,7 @@ class RunKeeper {
   const RunFolder* folder_;
   const TrainOptions& options_;
   std::int64_t first_step_ = 0;  // of this process
-  double last_checkpoint_s_;
+  double last_checkpoint_s_ = 0;
   BestPolicy best_;
   std::unique_ptr<RunLog> log_;  // of who leads, or has led
 };

@@ -37,7 +37,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, options_) {
   Start(checkpoint);
   ledger_.GoOn(progress_);
-  keeper_.CountFrom(progress_.steps);
+  keeper_.Begin(progress_.steps);
   if (links_->leads() && !Done()) keeper_.Open(progress_);
   if (thread == 0 && links_->led_elsewhere()) {
     options_.say(fmt::format("joined as worker {} after {} steps; worker {} leads", links_->rank(),
