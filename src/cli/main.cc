@@ -17,6 +17,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
 #include "trireme/base/text.h"
+#include "trireme/base/version.h"
 #include "trireme/cli/commands.h"
 #include "trireme/comm/processes.h"
 #include "trireme/server/client/server_session.h"
@@ -32,7 +33,7 @@ int Run(int argc, char** argv, double started_s) {
       "trireme",
       "Trireme trains deep reinforcement learning agents on all cores of a machine.\n"
       "Start with: trireme train --env CartPole-v1 --algo ppo --target 475",
-      "trireme " TRIREME_VERSION);
+      std::string("trireme ") + trireme::Version());
   program.RequireCommand();
 
   const std::vector<std::pair<const char*, trireme::Command>> commands = {

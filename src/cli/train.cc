@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "trireme/base/version.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/run_flags.h"
 #include "trireme/cli/security_flags.h"
@@ -140,7 +141,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     settings->Resolve();
   } else {
     settings->Resolve(processes->size(), processes->processors());
-    AgreeOnSettings(*settings, TRIREME_VERSION, *processes);
+    AgreeOnSettings(*settings, Version(), *processes);
   }
   const RunConfig& run = settings->run;
   TrainOptions options{.json = flags.json,
@@ -148,8 +149,8 @@ int RunTrain(const TrainFlags& flags, double started_s) {
                        .straggler = ParseStraggler(flags.straggler, run.total_workers()),
                        .stop = &StopOnSignals(),
                        .processes = processes,
-                       .version = TRIREME_VERSION,
                        .security = flags.security.Read(),
+                       .server_program = "/proc/self/exe",
                        .audit = flags.audit,
                        .say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); }};
   if (!first) {

@@ -157,13 +157,13 @@ Costs Measure(Experiment experiment, double seconds) {
   const double each_s = experiment.question.think_s + kUsualTrip;
   experiment.trips = static_cast<int>(std::clamp<double>(seconds / each_s, kFewest, kMost));
   const ScratchFolder folder;
-  const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
+  const LocalServers servers("/proc/self/exe", 1, folder.path(), /*audit=*/false, [](const std::string&) {});
   return RunWith(experiment, servers);
 }
 
 double MeasurePoll() {
   const ScratchFolder folder;
-  const LocalServers servers(1, folder.path(), /*audit=*/false, [](const std::string&) {});
+  const LocalServers servers("/proc/self/exe", 1, folder.path(), /*audit=*/false, [](const std::string&) {});
   const auto stream = LoadGrpc().Connect(servers.addresses()[0], {});
   stream->Receive(Clock::now() + std::chrono::milliseconds(200));  // opens; nothing comes
   std::vector<double> seconds;

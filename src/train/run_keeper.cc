@@ -22,8 +22,13 @@ std::string Opening(const RunSettings& settings, const Network& network) {
 }  // namespace
 
 RunKeeper::RunKeeper(const RunSettings& settings, const Network& network, const RunFolder* folder,
-                     const TrainOptions& options)
-    : settings_(settings), run_(settings.run), network_(network), folder_(folder), options_(options) {}
+                     TrainObserver* observer, const TrainOptions& options)
+    : settings_(settings),
+      run_(settings.run),
+      network_(network),
+      folder_(folder),
+      observer_(observer),
+      options_(options) {}
 
 void RunKeeper::GoOn(RunProgress& progress) {
   if (folder_ != nullptr) best_.GoOn(*folder_, progress);
@@ -35,13 +40,12 @@ void RunKeeper::Begin(std::int64_t steps) {
 }
 
 void RunKeeper::Open(const RunProgress& progress) {
-  log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
-  log_->printer().Note(Opening(settings_, network_));
-}
-
-RunLog& RunKeeper::log(const RunProgress& progress) {
-  if (!log_) Open(progress);
-  return *log_;
+  if (opened_) return;
+  if (folder_ != nullptr) {
+    log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
+    log_->printer().Note(Opening(settings_, network_));
+  }
+  opened_ = true;
 }
 
 void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
@@ -51,10 +55,13 @@ void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store
   progress.eval_steps = progress.steps;
   row.Set("eval_return_mean", evaluation.mean);
   row.Set("eval_return_std", evaluation.std);
-  if (folder_ != nullptr && best_.Offer(evaluation, store, algorithm, progress) && leads) {
-    log(progress).printer().Note(fmt::format(
-        "{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
-        FormatCount(static_cast<double>(progress.steps)), wall_s, evaluation.mean, evaluation.std));
+  const bool is_best = may_lead() && best_.Offer(evaluation, store, algorithm, progress);
+  if (leads) Open(progress);
+  if (leads && observer_ != nullptr) observer_->OnEvaluation(progress.steps, evaluation);
+  if (leads && is_best && log_) {
+    log_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
+                                     FormatCount(static_cast<double>(progress.steps)), wall_s,
+                                     evaluation.mean, evaluation.std));
   }
   if (!progress.reached && evaluation.mean >= run_.target) {
     progress.reached = true;
@@ -71,25 +78,30 @@ void RunKeeper::Report(const MetricRow& measured, double wall_s, const RunProgre
   for (const auto& [name, value] : measured.values()) row.Set(name, value);
   for (const char* name : {"eval_return_mean", "eval_return_std"})
     row.Set(name, measured.Get(name));  // NaN: none
-  log(progress).Append(row);
-  log(progress).printer().Update({.steps = progress.steps,
-                                  .total_steps = run_.steps,
-                                  .wall_s = wall_s,
-                                  .steps_per_s = rate,
-                                  .episode_return = row.Get("episode_return_mean"),
-                                  .eval_return = progress.eval_mean,
-                                  .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
+  Open(progress);
+  if (observer_ != nullptr) observer_->OnRow(row);
+  if (!log_) return;
+  log_->Append(row);
+  log_->printer().Update({.steps = progress.steps,
+                          .total_steps = run_.steps,
+                          .wall_s = wall_s,
+                          .steps_per_s = rate,
+                          .episode_return = row.Get("episode_return_mean"),
+                          .eval_return = progress.eval_mean,
+                          .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
 }
 
 void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,
                                 const Algorithm& algorithm, RunProgress& progress) {
+  Open(progress);
+  if (folder_ == nullptr) return;
   const bool complete = static_cast<int>(states.size()) == run_.total_workers() &&
                         std::ranges::none_of(states, [](const std::string& state) { return state.empty(); });
   StateWriter state;
   for (int rank = 0; complete && rank < static_cast<int>(states.size()); ++rank) {
     state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
   }
-  progress.metrics_offset = log(progress).Flush();
+  progress.metrics_offset = log_->Flush();
   best_.Write(*folder_, run_, network_, progress);
   SaveRunState(run_, network_, progress, store, algorithm, complete, state);
   trireme::WriteCheckpoint(folder_->path(), progress.steps, std::move(state));
@@ -98,7 +110,7 @@ void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const Parameter
 }
 
 bool RunKeeper::CheckpointDue() const {
-  return MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
+  return folder_ != nullptr && MonotonicSeconds() - last_checkpoint_s_ >= run_.checkpoint_every_s;
 }
 
 }  // namespace trireme

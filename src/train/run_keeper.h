@@ -1,5 +1,6 @@
 // What a worker that leads keeps of the run, and one that may come to lead already keeps in mind: rows of
-// metrics, the line a person watches, the best policy, checkpoints.
+// metrics, the line a person watches, the best policy, checkpoints. Files and the line need a folder; an
+// observer is told in any case.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,10 @@ namespace trireme {
 
 class RunKeeper {
  public:
-  // `folder`: of the run; null for a worker that never leads. All outlive the keeper.
+  // `folder`: of the run, if it has one. Both it and `observer` are null for a worker that never leads. All
+  // outlive the keeper.
   RunKeeper(const RunSettings& settings, const Network& network, const RunFolder* folder,
-            const TrainOptions& options);
+            TrainObserver* observer, const TrainOptions& options);
 
   // The run goes on from a checkpoint with this progress. Throws Error.
   void GoOn(RunProgress& progress);
@@ -26,7 +28,7 @@ class RunKeeper {
   void Begin(std::int64_t steps);
   // The worker leads from now on. The folder changes only here. Throws Error.
   void Open(const RunProgress& progress);
-  bool opened() const { return log_ != nullptr; }
+  bool opened() const { return opened_; }
 
   // An evaluation after `progress.steps`. All workers that may lead call it; `leads`: this one does.
   void Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
@@ -41,17 +43,19 @@ class RunKeeper {
   bool CheckpointDue() const;
 
  private:
-  RunLog& log(const RunProgress& progress);
+  bool may_lead() const { return folder_ != nullptr || observer_ != nullptr; }
 
   const RunSettings& settings_;
   const RunConfig& run_;
   const Network& network_;
   const RunFolder* folder_;
+  TrainObserver* observer_;
   const TrainOptions& options_;
   std::int64_t first_step_ = 0;  // of this process
   double last_checkpoint_s_ = 0;
   BestPolicy best_;
-  std::unique_ptr<RunLog> log_;  // of who leads, or has led
+  bool opened_ = false;          // this worker leads, or has led
+  std::unique_ptr<RunLog> log_;  // then, if there is a folder
 };
 
 }  // namespace trireme

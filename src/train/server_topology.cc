@@ -2,9 +2,11 @@
 
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <random>
 #include <utility>
 
+#include "trireme/base/scratch_folder.h"
 #include "trireme/optim/clip.h"
 #include "trireme/server/client/heartbeat.h"
 #include "trireme/server/client/local_servers.h"
@@ -56,6 +58,8 @@ class Servers {
       places_.push_back(
           {&transport, address, local_ ? Security() : options.security, config.wait_s, stopped});
     }
+    if (options.audit && context.folder == nullptr)
+      Fail("audit lists pushes in the folder of a run, and this one has none");
     if (options.audit) audit_ = context.folder->path();
   }
   // The checkpoint has what they had; their logs have room for much more.
@@ -77,19 +81,22 @@ class Servers {
  private:
   // Anew: a run continues from its checkpoint, where parameters and workers are of the same moment.
   void Start(int count, const RunContext& context) {
-    folder_ = context.folder->path() / "servers";
+    if (context.folder == nullptr) scratch_.emplace();
+    folder_ = (scratch_ ? scratch_->path() : context.folder->path()) / "servers";
     std::error_code error;
     fs::remove_all(folder_, error);
     if (!error) fs::create_directory(folder_, error);
     if (error) Fail("cannot make the folder {} anew: {}", folder_.string(), error.message());
     try {
-      local_ = std::make_unique<LocalServers>(count, folder_, context.options.audit, context.options.say);
+      local_ = std::make_unique<LocalServers>(context.options.server_program, count, folder_,
+                                              context.options.audit, context.options.say);
     } catch (const Error&) {
       fs::remove_all(folder_, error);
       throw;
     }
   }
 
+  std::optional<ScratchFolder> scratch_;  // of a run without a folder
   std::unique_ptr<LocalServers> local_;
   fs::path folder_;  // of local_
   std::vector<ServerPlace> places_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/file.h"
+#include "trireme/base/system.h"
 #include "trireme/nn/fused_executor.h"
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/best_policy.h"
@@ -87,7 +88,7 @@ bool IsServerLost(const std::exception_ptr& error) {
 struct Ended {
   RunProgress progress;
   std::vector<WorkerAccount> accounts;
-  std::string params_sha256;
+  std::vector<float> params;
   bool interrupted = false;
 };
 
@@ -138,7 +139,17 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   if (failed_thread >= 0 && IsServerLost(errors[failed_thread]) && errors[0])
     std::rethrow_exception(errors[0]);
   if (failed_thread >= 0) std::rethrow_exception(errors[failed_thread]);
-  return {first->progress(), first->accounts(), ParamsSha256(first->params()), first->interrupted()};
+  return {first->progress(),
+          first->accounts(),
+          {first->params().begin(), first->params().end()},
+          first->interrupted()};
+}
+
+TrainResult ResultOf(const RunSettings& settings, Ended ended) {
+  TrainResult result{MakeFacts(settings, ended.progress, ParamsSha256(ended.params)), ended.interrupted,
+                     std::move(ended.params)};
+  AddAccounts(ended.accounts, settings.run.asynchronous(), result.facts);
+  return result;
 }
 
 }  // namespace
@@ -146,11 +157,20 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
   std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
   if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
-  const Ended ended = RunWorkers(settings, &folder, options, std::move(checkpoint));
-  TrainResult result{MakeFacts(settings, ended.progress, ended.params_sha256), ended.interrupted};
-  AddAccounts(ended.accounts, settings.run.asynchronous(), result.facts);
+  TrainResult result = ResultOf(settings, RunWorkers(settings, &folder, options, std::move(checkpoint)));
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
   WriteRunReport(folder, result.facts);
+  if (options.observer != nullptr) options.observer->OnEnd(result);
+  return result;
+}
+
+TrainResult Train(const RunSettings& settings, TrainObserver& observer, TrainOptions options) {
+  options.observer = &observer;
+  if (options.started_s == 0) options.started_s = MonotonicSeconds();
+  if (options.started_cpu_s == 0) options.started_cpu_s = CpuSeconds();
+  if (options.processes != nullptr) ShareCheckpoint(std::nullopt, *options.processes);
+  TrainResult result = ResultOf(settings, RunWorkers(settings, nullptr, options, std::nullopt));
+  observer.OnEnd(result);
   return result;
 }
 

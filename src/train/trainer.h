@@ -12,10 +12,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "trireme/base/version.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/metrics/report.h"
 #include "trireme/rpc/transport.h"
+#include "trireme/train/observer.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
 
@@ -29,17 +32,20 @@ struct Straggler {
 };
 
 struct TrainOptions {
-  bool json = false;         // no progress for people
-  double started_s = 0;      // MonotonicSeconds() when the run started: what wall times count from
-  double started_cpu_s = 0;  // CpuSeconds() then
+  TrainObserver* observer = nullptr;  // told of everything, in the first process
+  bool json = false;                  // no progress for people
+  double started_s = 0;               // MonotonicSeconds() when the run started: what wall times count from
+  double started_cpu_s = 0;           // CpuSeconds() then
   Straggler straggler = {};
   const std::atomic<bool>* stop =
       nullptr;                        // set by a signal: write a checkpoint and stop at the next iteration
   Communicator* processes = nullptr;  // that train together: this one's end; null when it is alone
-  // Store server: what the program is, how to prove it, whether acknowledged pushes are listed, and a line
-  // for people, from any thread.
-  std::string version = {};
+  // Store server: what the program is, how to prove it, what is started where the run has servers of its own
+  // (a file, or a name to be looked for in PATH), whether acknowledged pushes are listed, and a line for
+  // people, from any thread.
+  std::string version = Version();
   Security security = {};
+  std::string server_program = "trireme";
   bool audit = false;
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
@@ -47,12 +53,15 @@ struct TrainOptions {
 struct TrainResult {
   RunFacts facts;
   bool interrupted = false;
+  std::vector<float> params = {};  // as the run left them
 };
 
 // Trains in a folder that was created or resumed; continues from its newest checkpoint if there is one.
 // Blocks until done. Throws Error; what was written before stays usable for a resume. Of several processes
 // the first one calls this, and it alone has a folder.
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options);
+// A run without files: no checkpoints, nothing to resume, and nothing is printed.
+TrainResult Train(const RunSettings& settings, TrainObserver& observer, TrainOptions options = {});
 // The part of the other processes, which must have the same settings. Blocks until the run ends. Throws
 // Error.
 void TrainAlong(const RunSettings& settings, const TrainOptions& options);

@@ -34,7 +34,8 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       links_(topology.Connect(thread)),
       ledger_(*links_, options_),
       evaluator_(settings_.env(), run_.seed, run_.eval_episodes, run_.shards),
-      keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, options_) {
+      keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
+              options_) {
   Start(checkpoint);
   ledger_.GoOn(progress_);
   keeper_.Begin(progress_.steps);
@@ -115,7 +116,7 @@ void Worker::Run() {
   try {
     links_->MakeLoop(*this)->Run();
   } catch (const ServerLost& lost) {
-    if (links_->thread() != 0) throw;
+    if (links_->thread() != 0 || folder_ == nullptr) throw;
     WriteOwnCheckpoint();  // what this worker last saw of the parameters
     throw ServerLost(fmt::format("{}. What this worker had is in {}: continue with trireme train --resume {}",
                                  lost.what(), folder_->path().string(), folder_->path().string()));

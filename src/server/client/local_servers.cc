@@ -25,7 +25,11 @@ constexpr auto kFarewell = std::chrono::seconds(5);
 constexpr auto kShortestPause = std::chrono::milliseconds(50),
                kLongestPause = std::chrono::milliseconds(10'000);
 
+// Of a process that could not be started, as shells have it.
+constexpr int kNoProgram = 127;
+
 struct Child {
+  std::string program;
   std::vector<std::string> arguments;
   pid_t pid = -1;
   Deadline restart = Clock::now();  // not before this; it runs since then
@@ -46,8 +50,8 @@ std::string Start(Child& child) {
     if (getppid() != parent) _exit(1);
     setpgid(0, 0);  // Ctrl-C is the run's to handle
     dup2(ends[1], STDOUT_FILENO);
-    execv("/proc/self/exe", argv.data());
-    _exit(127);
+    execvp(child.program.c_str(), argv.data());
+    _exit(kNoProgram);
   }
   close(ends[1]);
   std::string line;
@@ -63,11 +67,15 @@ std::string Start(Child& child) {
   }
   close(ends[0]);
   if (line.find('\n') != std::string::npos) return {};
+  int status = 0;
   if (child.pid > 0) {
     kill(child.pid, SIGKILL);
-    waitpid(child.pid, nullptr, 0);
+    waitpid(child.pid, &status, 0);
   }
   child.pid = -1;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoProgram) {
+    return "there is no program " + child.program + " to run: install trireme, or put it into PATH";
+  }
   return "it did not start to listen";
 }
 
@@ -75,11 +83,12 @@ std::string Start(Child& child) {
 
 class LocalServers::Keeper {
  public:
-  Keeper(int count, const std::filesystem::path& folder, bool audit,
+  Keeper(const std::string& program, int count, const std::filesystem::path& folder, bool audit,
          std::function<void(const std::string&)> say)
       : say_(std::move(say)), children_(count) {
     for (int i = 0; i < count; ++i) {
       addresses_.push_back("unix:" + (sockets_.path() / std::to_string(i)).string());
+      children_[i].program = program;
       children_[i].arguments = {"trireme",     "server", "--listen",
                                 addresses_[i], "--dir",  (folder / std::to_string(i)).string(),
                                 "--quiet"};
@@ -165,10 +174,10 @@ class LocalServers::Keeper {
   std::thread thread_;
 };
 
-LocalServers::LocalServers(int count, const std::filesystem::path& folder, bool audit,
-                           std::function<void(const std::string&)> say) {
+LocalServers::LocalServers(const std::string& program, int count, const std::filesystem::path& folder,
+                           bool audit, std::function<void(const std::string&)> say) {
   LoadGrpc();  // what a server cannot do without is said here, not by a process that ends
-  keeper_ = std::make_unique<Keeper>(count, folder, audit, std::move(say));
+  keeper_ = std::make_unique<Keeper>(program, count, folder, audit, std::move(say));
 }
 
 LocalServers::~LocalServers() = default;

@@ -12,9 +12,9 @@ namespace trireme {
 
 class LocalServers {
  public:
-  // Starts `count` processes of this program (`trireme server`) and waits until they listen. Each keeps its
-  // parts below `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
-  LocalServers(int count, const std::filesystem::path& folder, bool audit,
+  // Starts `count` processes `program server`, where `program` is a file or a name to be looked for in PATH, and
+  // waits until they listen. Each keeps its parts below `folder`. `say`: told when one had to be started again; called from a thread. Throws Error.
+  LocalServers(const std::string& program, int count, const std::filesystem::path& folder, bool audit,
                std::function<void(const std::string&)> say);
   // Ends them.
   ~LocalServers();
