@@ -10,9 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trireme/base/config.h"
 #include "trireme/base/state.h"
@@ -90,10 +92,16 @@ struct AlgorithmEntry {
   bool discrete = false;  // action spaces it can drive
   bool continuous = false;
   std::string metrics;  // names it adds to a MetricRow
-  std::unique_ptr<AlgorithmSettings> (*make_settings)();
+  std::function<std::unique_ptr<AlgorithmSettings>()> make_settings;
 };
 
-std::span<const AlgorithmEntry> AllAlgorithms();
+// The table of algorithms is open. All three may be called from several threads at once; entries stay where they
+// are until the program ends.
+//
+// Throws Error when the name is taken or none, or when there is nothing that the algorithm can drive.
+void AddAlgorithm(AlgorithmEntry entry);
+// As it stands, in the order in which they were added; built-in ones come first.
+std::vector<AlgorithmEntry> AllAlgorithms();
 // Throws Error with the nearest name when there is no such algorithm.
 const AlgorithmEntry& FindAlgorithm(const std::string& name);
 

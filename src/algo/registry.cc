@@ -1,3 +1,6 @@
+#include <deque>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "trireme/algo/a2c.h"
@@ -7,15 +10,43 @@
 #include "trireme/base/text.h"
 
 namespace trireme {
+namespace {
 
-std::span<const AlgorithmEntry> AllAlgorithms() {
-  static const std::vector<AlgorithmEntry> table = {PpoEntry(), A2cEntry(), DqnEntry()};
-  return table;
+struct Registry {
+  std::mutex mutex;                  // guards the table
+  std::deque<AlgorithmEntry> table;  // what is added at its end moves nothing
+};
+
+Registry& TheRegistry() {
+  static Registry registry{.mutex = {}, .table = {PpoEntry(), A2cEntry(), DqnEntry()}};
+  return registry;
+}
+
+}  // namespace
+
+void AddAlgorithm(AlgorithmEntry entry) {
+  if (entry.name.empty() || !entry.make_settings || !(entry.discrete || entry.continuous)) {
+    Fail("'{}' is no algorithm: it needs a name, settings, and actions that it can drive", entry.name);
+  }
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  for (const AlgorithmEntry& other : registry.table) {
+    if (other.name == entry.name) Fail("there is an algorithm '{}' already", entry.name);
+  }
+  registry.table.push_back(std::move(entry));
+}
+
+std::vector<AlgorithmEntry> AllAlgorithms() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  return {registry.table.begin(), registry.table.end()};
 }
 
 const AlgorithmEntry& FindAlgorithm(const std::string& name) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
   std::vector<std::string> names;
-  for (const AlgorithmEntry& entry : AllAlgorithms()) {
+  for (const AlgorithmEntry& entry : registry.table) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
