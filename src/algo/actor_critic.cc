@@ -44,9 +44,7 @@ struct SampleCategorical {
 }  // namespace
 
 void ActorCriticSettings::Fields(ConfigFields& field) {
-  field("hidden", hidden, "units of each hidden layer", Between(1, 4096));
-  field("activation", activation, "nonlinearity after each hidden layer", kActivationNames);
-  field("init", init, "initial weights", kInitNames);
+  layers.Fields(field);
   field("shared_tower", shared_tower, "policy and value share their hidden layers");
   field("policy_gain", policy_gain, "scale of the policy's last layer at the start", NonNegative());
   field("initial_log_std", initial_log_std, "continuous actions: log standard deviation at the start",
@@ -54,13 +52,9 @@ void ActorCriticSettings::Fields(ConfigFields& field) {
 }
 
 NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const EnvSpec& env) {
-  if (settings.hidden.empty() || settings.hidden.size() > 16) {
-    Fail("hidden: expected 1 to 16 layers, not {}", settings.hidden.size());
-  }
   const int policy_size = env.action.discrete ? env.action.choices : env.action.size();
-  const auto tower = [&](std::string name, int outputs, double gain) {
-    return TowerSpec{std::move(name), env.obs_size, settings.hidden, outputs, settings.activation,
-                     settings.init,   gain};
+  const auto tower = [&](const char* name, int outputs, double gain) {
+    return settings.layers.Tower(name, env.obs_size, outputs, gain);
   };
   NetworkSpec spec;
   if (settings.shared_tower) {
@@ -122,6 +116,15 @@ void ActorCritic::Sample(const float* obs, int n, std::uint64_t seed, std::uint3
     }
     log_probs[b] = log_prob;
   }
+}
+
+void ActorCritic::Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser,
+                          std::span<double> raw_sums) const {
+  const ShardSpec& shard = rollout.shard();
+  rollout.Collect(
+      normaliser, raw_sums, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
+        Sample(obs, rollout.envs(), shard.seed, shard.first_env(), step, tape, actions, log_probs);
+      });
 }
 
 void ActorCritic::Greedy(const float* obs, int n, Tape& tape, float* actions) const {

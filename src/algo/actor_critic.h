@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "trireme/algo/settings.h"
 #include "trireme/base/config.h"
 #include "trireme/env/env.h"
 #include "trireme/nn/executor.h"
@@ -19,9 +20,7 @@
 namespace trireme {
 
 struct ActorCriticSettings {
-  std::vector<int> hidden = {64, 64};
-  Activation activation = Activation::kTanh;
-  Init init = Init::kOrthogonal;
+  HiddenConfig layers;
   bool shared_tower = false;
   double policy_gain = 0.01;
   double initial_log_std = 0.0;
@@ -93,6 +92,9 @@ class ActorCritic {
   // log-probability.
   void Sample(const float* obs, int n, std::uint64_t seed, std::uint32_t first_env, std::uint64_t step,
               Tape& tape, float* actions, float* log_probs) const;
+  // Lets the environments of a rollout act by it. For `normaliser` and `raw_sums` see Rollout::Collect.
+  void Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser = nullptr,
+               std::span<double> raw_sums = {}) const;
   // The most probable action.
   void Greedy(const float* obs, int n, Tape& tape, float* actions) const;
 

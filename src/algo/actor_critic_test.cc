@@ -35,7 +35,8 @@ struct Model {
 
   Model(const EnvSpec& spec, bool shared)
       : env(spec),
-        network(MakeActorCriticNetwork({.hidden = {16, 8}, .shared_tower = shared, .policy_gain = 2.0}, env)),
+        network(MakeActorCriticNetwork(
+            {.layers = {.hidden = {16, 8}}, .shared_tower = shared, .policy_gain = 2.0}, env)),
         executor(network),
         actor_critic(executor, env),
         tape(executor.MakeTape(kCapacity)),
@@ -253,8 +254,9 @@ TEST(ActorCritic, NearCertainAndImpossibleActions) {
 }
 
 TEST(ActorCritic, AHiddenListThatMakesNoNetworkIsRefused) {
-  EXPECT_THROW(MakeActorCriticNetwork({.hidden = {}}, DiscreteEnv(2, 2)), Error);
-  EXPECT_THROW(MakeActorCriticNetwork({.hidden = std::vector<int>(17, 4)}, DiscreteEnv(2, 2)), Error);
+  EXPECT_THROW(MakeActorCriticNetwork({.layers = {.hidden = {}}}, DiscreteEnv(2, 2)), Error);
+  EXPECT_THROW(MakeActorCriticNetwork({.layers = {.hidden = std::vector<int>(17, 4)}}, DiscreteEnv(2, 2)),
+               Error);
 }
 
 }  // namespace

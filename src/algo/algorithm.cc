@@ -12,9 +12,4 @@ void CheckFinite(double value, const char* what) {
 
 void CheckFinite(std::span<const float> params) { CheckFinite(SquaredNorm(params), "a parameter"); }
 
-void CheckEnvsFillShards(int envs, int shards) {
-  if (envs % shards == 0) return;
-  Fail("envs = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards", envs, shards);
-}
-
 }  // namespace trireme

@@ -82,9 +82,6 @@ void CheckFinite(double value, const char* what);
 // The same for all parameters.
 void CheckFinite(std::span<const float> params);
 
-// Throws Error unless `envs` environments can be split evenly over the shards.
-void CheckEnvsFillShards(int envs, int shards);
-
 // A row of the registry.
 struct AlgorithmEntry {
   std::string name;

@@ -19,35 +19,29 @@
 #include "trireme/algo/dqn.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <optional>
+#include <memory>
 #include <vector>
 
+#include "trireme/algo/blocks.h"
 #include "trireme/algo/episode_stats.h"
+#include "trireme/algo/off_policy.h"
 #include "trireme/algo/q_loss.h"
+#include "trireme/algo/settings.h"
 #include "trireme/base/rng.h"
-#include "trireme/comm/shard_sum.h"
 #include "trireme/optim/average.h"
 #include "trireme/optim/schedule.h"
-#include "trireme/replay/n_step.h"
-#include "trireme/replay/replay_buffer.h"
-#include "trireme/replay/sampler.h"
-#include "trireme/rollout/rollout.h"
 
 namespace trireme {
 namespace {
 
 struct DqnConfig {
-  int envs = 8;
-  int horizon = 4;
+  CollectConfig collect{.envs = 8, .horizon = 4};
   int updates = 1;
   int rounds = 64;
   int batch = 128;
-  int replay = 50'000;
+  ReplayConfig memory;
   int learning_starts = 1'000;
   double gamma = 0.99;
-  int n_step = 1;
   bool double_q = true;
   bool dueling = false;
   double target_tau = 1.0;
@@ -56,29 +50,23 @@ struct DqnConfig {
   double epsilon_end = 0.05;
   double exploration_fraction = 0.2;
   ScheduleKind epsilon_schedule = ScheduleKind::kLinear;
-  bool prioritised = false;
-  double priority_alpha = 0.6;
-  double priority_beta = 0.4;
-  double priority_eps = 1e-2;
   double huber = 0.0;
-  double learning_rate = 5e-4;
-  ScheduleKind learning_rate_schedule = ScheduleKind::kConstant;
-  double final_fraction = 0.0;
-  double max_grad_norm = 10.0;
+  StepConfig step{
+      .learning_rate = 5e-4, .learning_rate_schedule = ScheduleKind::kConstant, .max_grad_norm = 10.0};
+  HiddenConfig layers{.activation = Activation::kRelu, .init = Init::kKaiming};
+  OptimizerSettings optimizer;
 
   void Fields(ConfigFields& field) {
-    field("envs", envs, "environments stepped in parallel, over all shards", Between(1, 1'000'000));
-    field("horizon", horizon, "steps per environment in one round", Between(1, 1'000'000));
+    collect.Fields(field, "round");
     field("updates", updates, "gradient steps in one round", Between(1, 1'000'000));
     field("rounds", rounds, "rounds of collecting and learning in one iteration, which is one row of metrics",
           Between(1, 1'000'000));
     field("batch", batch, "transitions of one gradient step, over all shards", Between(1, 1'000'000));
-    field("replay", replay, "transitions that are remembered, over all shards", Between(1, 2e9));
+    memory.SizeField(field);
     field("learning_starts", learning_starts, "environment steps before the first gradient step",
           Between(0, 2e9));
     field("gamma", gamma, "discount per step", UnitInterval());
-    field("n_step", n_step, "rewards summed up before the value of a later state takes over",
-          Between(1, 1000));
+    memory.NStepField(field);
     field("double", double_q, "choose the next action by the network and value it by the target network");
     field("dueling", dueling, "learn the value of a state and the advantages of its actions apart");
     field("target_tau", target_tau,
@@ -90,20 +78,30 @@ struct DqnConfig {
     field("exploration_fraction", exploration_fraction, "part of the run over which epsilon falls",
           Between(1e-9, 1));
     field("epsilon_schedule", epsilon_schedule, "course of epsilon", kScheduleNames);
-    field("prioritised", prioritised, "draw transitions with large errors more often");
-    field("priority_alpha", priority_alpha, "prioritised: how much errors count; 0: not at all",
-          UnitInterval());
-    field("priority_beta", priority_beta,
-          "prioritised: how far the bias is taken out at the start; 1 at the end", UnitInterval());
-    field("priority_eps", priority_eps, "prioritised: added to every error", UnitInterval());
+    memory.PriorityFields(field);
     field("huber", huber, "errors beyond this count linearly instead of squared; 0: no limit", NonNegative());
-    field("learning_rate", learning_rate, "initial step size", Between(1e-12, 1e30));
-    field("learning_rate_schedule", learning_rate_schedule, "course of the step size over the run",
-          kScheduleNames);
-    field("final_fraction", final_fraction, "where linear and cosine schedules end, relative to their start",
-          UnitInterval());
-    field("max_grad_norm", max_grad_norm, "longest gradient, longer ones are scaled down; 0: no limit",
-          NonNegative());
+    step.RateField(field);
+    step.ScheduleFields(field);
+    step.NormField(field);
+    field.Add(layers);
+    field.Add(optimizer);
+  }
+
+  void Validate(const EnvSpec&, int shards) const {
+    CheckSplitsEvenly("envs", collect.envs, shards);
+    CheckSplitsEvenly("batch", batch, shards);
+    CheckSplitsEvenly("replay", memory.replay, shards);
+    if (epsilon_end > epsilon_start) {
+      Fail("epsilon_end = {} is above epsilon_start = {}: exploration falls", epsilon_end, epsilon_start);
+    }
+  }
+  std::uint64_t ExperienceBytes(const EnvSpec& env) const {
+    return memory.Bytes(env, collect.envs, collect.horizon);
+  }
+  QHead Head(const EnvSpec& env) const { return {env.action.choices, dueling}; }
+  NetworkSpec MakeNetwork(const EnvSpec& env) const {
+    return {.towers = {layers.Tower(dueling ? "dueling_q" : "q", env.obs_size, Head(env).outputs(), 1.0)},
+            .free_vectors = {}};
   }
 
   double Epsilon(double progress) const {
@@ -113,173 +111,120 @@ struct DqnConfig {
   }
 };
 
-struct QNetworkSettings {
-  std::vector<int> hidden = {64, 64};
-  Activation activation = Activation::kRelu;
-  Init init = Init::kKaiming;
-
-  void Fields(ConfigFields& field) {
-    field("hidden", hidden, "units of each hidden layer", Between(1, 4096));
-    field("activation", activation, "nonlinearity after each hidden layer", kActivationNames);
-    field("init", init, "initial weights", kInitNames);
-  }
-};
-
-// Everything one shard owns.
-struct Shard {
-  Shard(const EnvEntry& env, const ShardSpec& spec, const DqnConfig& config, std::size_t capacity)
-      : rollout(env, spec, config.horizon),
-        n_step(spec.envs, config.n_step, config.gamma, env.spec.obs_size, env.spec.action.size()),
-        replay(capacity, env.spec.obs_size, env.spec.action.size()) {
-    if (config.prioritised) priorities.emplace(capacity, config.priority_alpha, config.priority_eps);
-  }
-
-  std::string Scope() const { return fmt::format("shard/{}", rollout.shard().index); }
-
-  Rollout rollout;
-  NStep n_step;
-  ReplayBuffer replay;
-  std::optional<PrioritisedSampler> priorities;
-};
-
 class Dqn final : public Algorithm {
  public:
+  using Config = DqnConfig;
   Dqn(const DqnConfig& config, const WorkerContext& context);
 
   void Iterate(double progress, MetricRow& row) override;
-  std::int64_t steps_per_iteration() const override { return StepsPerRound() * config_.rounds; }
+  std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
   void Act(std::span<const float> obs, int n, std::span<float> actions) override;
-  void SaveShards(StateWriter& out) const override;
+  void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
-  void LoadShards(const StateReader& in) override;
+  void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
   void LoadCommon(const StateReader& in) override;
 
  private:
-  std::int64_t StepsPerRound() const { return std::int64_t{config_.envs} * config_.horizon; }
+  void Collect(float epsilon);
+  void ChooseActions(const Rollout& rollout, std::uint64_t step, const float* obs, float epsilon,
+                     float* actions);
+
   bool Learning() const;
-  void Collect(Shard& shard, float epsilon);
-  void ChooseActions(const Shard& shard, std::uint64_t step, const float* obs, float epsilon, float* actions);
-  void Remember(Shard& shard);
   void Learn(const UpdateRule& update, double beta);
-  void Sample(Shard& shard, double beta);
-  void ShardGradient(std::span<float> gradient);
-  void Report(MetricRow& row);
+  void AddGradient(std::span<float> gradient, std::span<float> stats);
 
   DqnConfig config_;
   WorkerContext context_;
   QHead head_;
-  std::vector<Shard> shards_;
-  AlignedBuffer<float> target_;  // the parameters w-
-  std::uint64_t collected_ = 0;  // environment steps, over all shards that move in step
-  std::uint64_t updates_ = 0;
   std::unique_ptr<Tape> tape_, target_tape_;
-  ShardSum<float> gradient_;  // parameters, then kQStats statistics
+  std::vector<OffPolicyShard> shards_;
+  std::uint64_t collected_ = 0;  // environment steps, over all shards that move in step
 
-  // One shard's part of a batch.
-  std::vector<std::uint32_t> slots_;
-  TransitionBatch batch_;
-  std::vector<float> weights_, targets_, d_outputs_, errors_;
-
-  // Sums over the updates of an iteration.
-  std::array<double, kQStats> loss_sums_ = {};
-  double norm_sum_ = 0;
-  int updates_made_ = 0;
+  AlignedBuffer<float> target_;  // the parameters w-
+  std::uint64_t updates_ = 0;
+  GradientSteps steps_;
+  ReplayBatch batch_;                                // of one shard
+  std::vector<float> targets_, d_outputs_, errors_;  // of the same
 };
 
 Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
     : config_(config),
       context_(context),
-      head_{context.env.spec.action.choices, config.dueling},
-      target_(context.executor.network().param_count()),
-      tape_(context.executor.MakeTape(
-          std::max({context.executor.pass_size(), kMostActed, config.envs / context.shards}))),
+      head_(config.Head(context.env.spec)),
+      tape_(MakeWorkerTape(context, config.collect.envs)),
       target_tape_(context.executor.MakeTape(context.executor.pass_size())),
-      gradient_(context.executor.network().param_count() + kQStats),
-      slots_(config.batch / context.shards),
-      batch_(slots_.size(), context.env.spec.obs_size, 1),
-      weights_(slots_.size()),
-      targets_(slots_.size()),
-      d_outputs_(slots_.size() * head_.outputs()),
-      errors_(slots_.size()) {
-  for (int s = 0; s < context.own_shards; ++s) {
-    const ShardSpec spec{context.first_shard + s, config.envs / context.shards, context.seed};
-    shards_.emplace_back(context.env, spec, config, config.replay / context.shards);
-  }
+      shards_(MakeShards<OffPolicyShard>(context, config.collect.envs, config.collect.horizon, config.memory,
+                                         config.gamma, context.shards)),
+      target_(context.executor.network().param_count()),
+      steps_(context, kQStats),
+      batch_(config.batch / context.shards, context.env.spec),
+      targets_(batch_.size()),
+      d_outputs_(batch_.size() * head_.outputs()),
+      errors_(batch_.size()) {
   std::ranges::copy(context.store.params(), target_.begin());
 }
 
 void Dqn::Iterate(double progress, MetricRow& row) {
-  const double factor = ScheduleFactor(config_.learning_rate_schedule, config_.final_fraction, progress);
-  const UpdateRule update{static_cast<float>(config_.learning_rate * factor), config_.max_grad_norm};
+  const UpdateRule update = config_.step.Rule(config_.step.Rate(progress));
   const double epsilon = config_.Epsilon(progress);
-  const double beta = config_.priority_beta + (1 - config_.priority_beta) * std::min(1.0, progress);
-  loss_sums_ = {};
-  norm_sum_ = 0;
-  updates_made_ = 0;
+  const double beta = config_.memory.Beta(progress);
+  steps_.Begin();
   for (int round = 0; round < config_.rounds; ++round) {
-    tape_->SetParams(context_.store.params());
-    for (Shard& shard : shards_) Collect(shard, static_cast<float>(epsilon));
-    collected_ += StepsPerRound();
+    Collect(static_cast<float>(epsilon));
     for (int i = 0; Learning() && i < config_.updates; ++i) Learn(update, beta);
   }
   CheckFinite(context_.store.params());
-  Report(row);
+
+  ShareEpisodes(shards_, context_.store, row);
+  const double samples = static_cast<double>(steps_.count()) * config_.batch;  // 0: all means are NaN
+  row.Set("q_loss", steps_.total(kQLoss) / samples);
+  row.Set("q_value", steps_.total(kQValue) / samples);
+  row.Set("td_error", steps_.total(kQError) / samples);
+  row.Set("grad_norm", steps_.norm_mean());
+  row.Set("updates", steps_.count());
   row.Set("epsilon", epsilon);
   row.Set("learning_rate", update.learning_rate);
 }
 
-// The same answer on every shard: all that began with the run have at least one transition by then, whichever
-// episodes ended.
-bool Dqn::Learning() const {
-  return collected_ >= static_cast<std::uint64_t>(config_.learning_starts) &&
-         collected_ >= static_cast<std::uint64_t>(config_.envs) * config_.n_step;
-}
+// ---- Collecting ----
 
-void Dqn::Collect(Shard& shard, float epsilon) {
-  shard.rollout.Collect(nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float*) {
-    ChooseActions(shard, step, obs, epsilon, actions);
-  });
-  Remember(shard);
+void Dqn::Collect(float epsilon) {
+  tape_->SetParams(context_.store.params());
+  for (OffPolicyShard& shard : shards_) {
+    shard.rollout.Collect(nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float*) {
+      ChooseActions(shard.rollout, step, obs, epsilon, actions);
+    });
+    shard.Remember();
+  }
+  collected_ += config_.collect.steps();
 }
 
 // Environment b draws from block 0 of stream (kAction, its number, step): whether to explore, and which
 // action. The network is asked only if somebody follows it.
-void Dqn::ChooseActions(const Shard& shard, std::uint64_t step, const float* obs, float epsilon,
+void Dqn::ChooseActions(const Rollout& rollout, std::uint64_t step, const float* obs, float epsilon,
                         float* actions) {
-  const int n = shard.rollout.envs();
+  const int n = rollout.envs();
   const auto draw = [&](int b) {
-    const std::uint32_t env = shard.rollout.shard().first_env() + static_cast<std::uint32_t>(b);
-    return Philox(shard.rollout.shard().seed, StreamCounter(Purpose::kAction, env, step, 0));
+    const std::uint32_t env = rollout.shard().first_env() + static_cast<std::uint32_t>(b);
+    return Philox(rollout.shard().seed, StreamCounter(Purpose::kAction, env, step, 0));
   };
   const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
   int explorers = 0;
   for (int b = 0; b < n; ++b) explorers += explores(b);
-  if (explorers < n) {
-    QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions);
-  }
+  if (explorers < n) QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions);
   for (int b = 0; explorers > 0 && b < n; ++b) {
     if (!explores(b)) continue;
     actions[b] = static_cast<float>((std::uint64_t{draw(b)[1]} * head_.choices) >> 32);
   }
 }
 
-// Moves what was collected into the replay buffer. A truncated episode has its own last observation.
-void Dqn::Remember(Shard& shard) {
-  Rollout& r = shard.rollout;
-  const std::size_t obs_size = context_.env.spec.obs_size;
-  const auto store = [&](const Transition& transition) {
-    const std::size_t slot = shard.replay.Add(transition);
-    if (shard.priorities) shard.priorities->Added(slot);
-  };
-  std::size_t cut_off = 0;  // into the list of truncated episodes
-  for (int i = 0; i < r.samples(); ++i) {
-    const bool truncated = r.truncated()[i] != 0;
-    TRIREME_CHECK(!truncated || r.truncated_samples()[cut_off] == i);
-    const float* next_obs = truncated ? r.truncated_obs().data() + cut_off++ * obs_size
-                                      : r.obs().data() + (i + r.envs()) * obs_size;
-    shard.n_step.Append(i % r.envs(), r.obs().data() + i * obs_size, r.actions().data() + i, r.rewards()[i],
-                        next_obs, r.terminated()[i] != 0, truncated, store);
-  }
+// ---- Learning ----
+
+// The same answer on every shard: all that began with the run have at least one transition by then, whichever
+// episodes ended.
+bool Dqn::Learning() const {
+  return collected_ >= static_cast<std::uint64_t>(config_.learning_starts) &&
+         collected_ >= static_cast<std::uint64_t>(config_.collect.envs) * config_.memory.n_step;
 }
 
 // One gradient step.
@@ -290,86 +235,46 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   }
   tape_->SetParams(params);
   target_tape_->SetParams(target_.span());
-  for (Shard& shard : shards_) {
-    const std::span<float> gradient = gradient_.Next();
-    if (shard.replay.size() > 0) {  // empty where a worker has just joined others that learn
-      Sample(shard, beta);
-      ShardGradient(gradient);
-      if (shard.priorities) shard.priorities->Update(slots_, errors_);
-    }
-    gradient_.Add();
-  }
-  const std::span<float> total = gradient_.Total();
-  const double norm = context_.store.Push(total, update);
-  CheckFinite(norm, "the gradient");
+  steps_.Step(shards_, update, [&](OffPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
+    if (shard.replay.size() == 0) return;  // a worker has just joined others that learn
+    shard.Sample(updates_, beta, batch_);
+    AddGradient(gradient, stats);
+    if (shard.priorities) shard.priorities->Update(batch_.slots, errors_);
+  });
   ++updates_;
-  ++updates_made_;
-  norm_sum_ += norm;
-  for (int i = 0; i < kQStats; ++i) loss_sums_[i] += total[context_.executor.network().param_count() + i];
 }
 
-// Fills slots_, weights_ and batch_.
-void Dqn::Sample(Shard& shard, double beta) {
-  RandomStream random(shard.rollout.shard().seed, Purpose::kReplay,
-                      static_cast<std::uint32_t>(shard.rollout.shard().index), updates_);
-  if (shard.priorities) {
-    shard.priorities->Sample(random, beta, slots_, weights_);
-  } else {
-    SampleUniform(random, shard.replay.size(), slots_);
-  }
-  shard.replay.Gather(slots_, batch_);
-}
-
-// Of the transitions in batch_, in passes that fit the caches. Leaves |Q - y| in errors_.
-void Dqn::ShardGradient(std::span<float> gradient) {
+// Of the transitions in batch_, in passes. Leaves |Q - y| in errors_.
+void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
   const std::size_t obs_size = context_.env.spec.obs_size;
-  const std::span<float> stats = gradient.subspan(context_.executor.network().param_count());
+  const TransitionBatch& t = batch_.transitions;
   const QLossRule rule{.huber = static_cast<float>(config_.huber),
                        .per_sample = 1.0f / static_cast<float>(config_.batch)};
   const std::size_t pass_size = context_.executor.pass_size();
-  for (std::size_t first = 0; first < slots_.size(); first += pass_size) {
-    const int n = static_cast<int>(std::min(pass_size, slots_.size() - first));
-    const float* obs = batch_.obs.data() + first * obs_size;
-    const float* next_obs = batch_.next_obs.data() + first * obs_size;
+  for (std::size_t first = 0; first < batch_.size(); first += pass_size) {
+    const int n = static_cast<int>(std::min(pass_size, batch_.size() - first));
+    const float* obs = t.obs.data() + first * obs_size;
+    const float* next_obs = t.next_obs.data() + first * obs_size;
 
     const float* target_outputs = target_tape_->Forward(0, next_obs, n).data();
     const float* online_outputs = config_.double_q ? tape_->Forward(0, next_obs, n).data() : nullptr;
-    QTargets(head_, target_outputs, online_outputs, batch_.returns.data() + first,
-             batch_.discounts.data() + first, n, targets_.data() + first);
+    QTargets(head_, target_outputs, online_outputs, t.returns.data() + first, t.discounts.data() + first, n,
+             targets_.data() + first);
 
     const float* outputs = tape_->Forward(0, obs, n).data();
     const QBatch batch{.n = n,
-                       .actions = batch_.actions.data() + first,
+                       .actions = t.actions.data() + first,
                        .targets = targets_.data() + first,
-                       .weights = config_.prioritised ? weights_.data() + first : nullptr};
+                       .weights = config_.memory.prioritised ? batch_.weights.data() + first : nullptr};
     float* d_outputs = d_outputs_.data() + first * head_.outputs();
     QLoss(batch, rule, head_, outputs, d_outputs, errors_.data() + first, stats);
     tape_->Backward(0, d_outputs, gradient);
   }
 }
 
-void Dqn::Report(MetricRow& row) {
-  ShareEpisodes(shards_, context_.store, row);
-  const double samples = static_cast<double>(updates_made_) * config_.batch;  // 0: all means are NaN
-  row.Set("q_loss", loss_sums_[kQLoss] / samples);
-  row.Set("q_value", loss_sums_[kQValue] / samples);
-  row.Set("td_error", loss_sums_[kQError] / samples);
-  row.Set("grad_norm", norm_sum_ / updates_made_);
-  row.Set("updates", updates_made_);
-}
-
 void Dqn::Act(std::span<const float> obs, int n, std::span<float> actions) {
   tape_->SetParams(context_.store.params());
   QGreedy(head_, tape_->Forward(0, obs.data(), n).data(), n, actions.data());
-}
-
-void Dqn::SaveShards(StateWriter& out) const {
-  for (const Shard& shard : shards_) {
-    shard.rollout.Save(out);
-    shard.n_step.Save(out, shard.Scope() + "/n_step");
-    shard.replay.Save(out, shard.Scope() + "/replay");
-    if (shard.priorities) shard.priorities->Save(out, shard.Scope() + "/priorities");
-  }
 }
 
 void Dqn::SaveCommon(StateWriter& out) const {
@@ -384,71 +289,6 @@ void Dqn::LoadCommon(const StateReader& in) {
   in.Get<float>("dqn/target", target_.span());
 }
 
-void Dqn::LoadShards(const StateReader& in) {
-  for (Shard& shard : shards_) {
-    shard.rollout.Load(in);
-    shard.n_step.Load(in, shard.Scope() + "/n_step");
-    shard.replay.Load(in, shard.Scope() + "/replay");
-    if (shard.priorities) shard.priorities->Load(in, shard.Scope() + "/priorities");
-  }
-}
-
-class DqnSettings final : public AlgorithmSettings {
- public:
-  void Fields(ConfigFields& field) override {
-    field.Add(config_);
-    field.Add(network_);
-    field.Add(optimizer_);
-  }
-  void Validate(const EnvSpec&, int shards) const override {
-    CheckEnvsFillShards(config_.envs, shards);
-    if (config_.batch % shards != 0) {
-      Fail("batch = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards",
-           config_.batch, shards);
-    }
-    if (config_.replay % shards != 0) {
-      Fail("replay = {} cannot be split evenly over shards = {}: choose a multiple, or fewer shards",
-           config_.replay, shards);
-    }
-    if (config_.epsilon_end > config_.epsilon_start) {
-      Fail("epsilon_end = {} is above epsilon_start = {}: exploration falls", config_.epsilon_end,
-           config_.epsilon_start);
-    }
-  }
-  std::uint64_t ExperienceBytes(const EnvSpec& env) const override {
-    // Beside the replay: one round of steps, and steps that wait for their n-step transition.
-    const std::uint64_t step = env.obs_size + env.action.size() + 3;
-    const std::uint64_t steps =
-        std::uint64_t(config_.horizon) + 1 + (config_.n_step > 1 ? config_.n_step : 0);
-    return ReplayBuffer::Bytes(config_.replay, env.obs_size, env.action.size()) +
-           (config_.prioritised ? PrioritisedSampler::Bytes(config_.replay) : 0) +
-           config_.envs * steps * step * sizeof(float);
-  }
-  NetworkSpec MakeNetwork(const EnvSpec& env) const override {
-    if (network_.hidden.empty() || network_.hidden.size() > 16) {
-      Fail("hidden: expected 1 to 16 layers, not {}", network_.hidden.size());
-    }
-    NetworkSpec spec;
-    spec.towers = {{.name = config_.dueling ? "dueling_q" : "q",
-                    .inputs = env.obs_size,
-                    .hidden = network_.hidden,
-                    .outputs = QHead{env.action.choices, config_.dueling}.outputs(),
-                    .activation = network_.activation,
-                    .init = network_.init,
-                    .head_gain = 1.0}};
-    return spec;
-  }
-  const OptimizerSettings& optimizer() const override { return optimizer_; }
-  std::unique_ptr<Algorithm> Make(const WorkerContext& context) const override {
-    return std::make_unique<Dqn>(config_, context);
-  }
-
- private:
-  DqnConfig config_;
-  QNetworkSettings network_;
-  OptimizerSettings optimizer_;
-};
-
 }  // namespace
 
 AlgorithmEntry DqnEntry() {
@@ -461,9 +301,8 @@ AlgorithmEntry DqnEntry() {
       .continuous = false,
       .metrics =
           "episode_return_mean episode_length_mean episodes q_loss q_value td_error grad_norm updates "
-          "epsilon "
-          "learning_rate",
-      .make_settings = [] { return std::unique_ptr<AlgorithmSettings>(std::make_unique<DqnSettings>()); }};
+          "epsilon learning_rate",
+      .make_settings = MakeSettings<Dqn>};
 }
 
 }  // namespace trireme

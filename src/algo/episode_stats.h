@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "trireme/algo/blocks.h"
 #include "trireme/comm/shard_sum.h"
 #include "trireme/metrics/metric_row.h"
 #include "trireme/rollout/rollout.h"
@@ -33,14 +34,12 @@ inline void ReportEpisodes(std::span<const double> totals, MetricRow& row) {
 // The same over all shards of all workers that move in step; each of `shards` has a rollout.
 template <class Shard>
 void ShareEpisodes(std::vector<Shard>& shards, ParameterStore& store, MetricRow& row) {
-  ShardSum<double> sums(kEpisodeStats);
-  for (Shard& shard : shards) {
-    AddEpisodes(shard.rollout.TakeEpisodes(), sums.Next());
-    sums.Add();
-  }
-  const std::span<double> totals = sums.Total();
-  store.Share(totals);
-  ReportEpisodes(totals, row);
+  ShardSum<double> sum(kEpisodeStats);
+  ReportEpisodes(SumOverShards(shards, store, sum,
+                               [](Shard& shard, std::span<double> sums) {
+                                 AddEpisodes(shard.rollout.TakeEpisodes(), sums);
+                               }),
+                 row);
 }
 
 }  // namespace trireme

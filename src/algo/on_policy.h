@@ -1,0 +1,128 @@
+// Experience of a policy that is to learn from it, for algorithms with a policy and a value function: what one
+// shard has collected, mini-batches of it, and what is known about all of it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "trireme/algo/actor_critic.h"
+#include "trireme/algo/episode_stats.h"
+#include "trireme/base/aligned.h"
+#include "trireme/rollout/gae.h"
+#include "trireme/rollout/minibatch.h"
+#include "trireme/rollout/rollout.h"
+
+namespace trireme {
+
+struct OnPolicyShard {
+  OnPolicyShard(const EnvEntry& env, const ShardSpec& spec, int horizon)
+      : rollout(env, spec, horizon),
+        values((static_cast<std::size_t>(horizon) + 1) * spec.envs),
+        final_values(rollout.samples()),
+        advantages(rollout.samples()),
+        returns(rollout.samples()) {}
+
+  // values and final_values, with the parameters of the tape.
+  void EstimateValues(const ActorCritic& model, Tape& tape) {
+    model.RolloutValues(rollout, tape, values.span(), final_values.span());
+  }
+  // advantages and returns, from rewards and values (gae.h).
+  void EstimateAdvantages(double gamma, double lambda) {
+    ComputeGae({.steps = rollout.steps(),
+                .envs = rollout.envs(),
+                .rewards = rollout.rewards(),
+                .values = values.span(),
+                .terminated = rollout.terminated(),
+                .truncated = rollout.truncated(),
+                .final_values = final_values.span(),
+                .gamma = static_cast<float>(gamma),
+                .lambda = static_cast<float>(lambda)},
+               advantages.span(), returns.span());
+  }
+
+  void Save(StateWriter& out) const { rollout.Save(out); }
+  void Load(const StateReader& in) { rollout.Load(in); }
+
+  // Of one sample: observation, action, log-probability, reward, value, value of a cut-off end, advantage,
+  // return, and two flags.
+  static std::uint64_t BytesPerSample(const EnvSpec& env) {
+    return (env.obs_size + env.action.size() + std::uint64_t{6}) * sizeof(float) + 2;
+  }
+
+  Rollout rollout;
+  AlignedBuffer<float> values;        // [T + 1, B]
+  AlignedBuffer<float> final_values;  // [T, B], where an episode was cut off
+  AlignedBuffer<float> advantages;    // [T, B]
+  AlignedBuffer<float> returns;       // [T, B]
+};
+
+// Some samples of a shard, gathered: [n, ...] each.
+struct OnPolicyBatch {
+  OnPolicyBatch(const EnvSpec& env, std::size_t capacity)
+      : obs(capacity * env.obs_size),
+        actions(capacity * env.action.size()),
+        log_probs(capacity),
+        advantages(capacity),
+        returns(capacity),
+        values(capacity) {}
+
+  // `values` only where they are wanted.
+  void Gather(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
+    const EnvSpec& env = shard.rollout.env_spec();
+    GatherRows(shard.rollout.obs(), env.obs_size, samples, obs);
+    GatherRows(shard.rollout.actions(), env.action.size(), samples, actions);
+    GatherRows(shard.rollout.extra(), 1, samples, log_probs);
+    GatherRows(shard.advantages.span(), 1, samples, advantages);
+    GatherRows(shard.returns.span(), 1, samples, returns);
+    if (with_values) GatherRows(shard.values.span(), 1, samples, values);
+  }
+
+  std::vector<float> obs, actions, log_probs, advantages, returns, values;
+};
+
+// Numbers as their sum and the sum of their squares: what shards add up to know mean and deviation over all.
+inline void AddMoments(float x, std::span<double> sums) {
+  sums[0] += x;
+  sums[1] += double{x} * x;
+}
+inline double Variance(std::span<const double> sums, double n) {
+  const double mean = sums[0] / n;
+  return sums[1] / n - mean * mean;
+}
+
+// Brings numbers to zero mean and unit variance: (x - mean) * scale.
+struct Standardisation {
+  float mean = 0, scale = 1;
+
+  static Standardisation Of(std::span<const double> sums, double n) {
+    const double deviation = std::sqrt(std::max(0.0, Variance(sums, n)));
+    return {static_cast<float>(sums[0] / n), static_cast<float>(1.0 / (deviation + 1e-8))};
+  }
+};
+
+// How well values predict returns, as moments that travel behind those of the episodes.
+enum ValueStat {
+  kErrorMoments = kEpisodeStats,
+  kReturnMoments = kErrorMoments + 2,
+  kOnPolicyStats = kReturnMoments + 2
+};
+
+inline void AddValueErrors(const OnPolicyShard& shard, std::span<double> sums) {
+  for (int i = 0; i < shard.rollout.samples(); ++i) {
+    AddMoments(shard.advantages[i],
+               sums.subspan(kErrorMoments));  // return minus value: what it did not foresee
+    AddMoments(shard.returns[i], sums.subspan(kReturnMoments));
+  }
+}
+
+// NaN when all returns are the same.
+inline double ExplainedVariance(std::span<const double> totals, double samples) {
+  const double of_returns = Variance(totals.subspan(kReturnMoments), samples);
+  if (!(of_returns > 0)) return std::numeric_limits<double>::quiet_NaN();
+  return 1.0 - Variance(totals.subspan(kErrorMoments), samples) / of_returns;
+}
+
+}  // namespace trireme
