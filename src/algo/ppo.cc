@@ -188,6 +188,7 @@ void Ppo::Collect() {
 // ---- Learning ----
 
 void Ppo::Learn(double progress, MetricRow& row) {
+  tape_->SetParams(context_.store.params());
   for (Shard& shard : shards_) shard.EstimateValues(model_, *tape_);
   if (config_.normalise_rewards) NormaliseRewards();
   for (Shard& shard : shards_) {

@@ -37,6 +37,40 @@ TEST(FillShuffled, IsUniform) {
   for (const int count : counts) EXPECT_TRUE(count == 0 || (count > 850 && count < 1150)) << count;
 }
 
+TEST(MinibatchOrder, EveryEpochVisitsEverySampleOnceInAnOrderOfItsOwn) {
+  constexpr int kSamples = 50, kEpochs = 3, kParts = 4;
+  MinibatchOrder order(kSamples, kEpochs, kParts);
+  const auto visited = [&](int epoch) {
+    std::vector<int> all;
+    for (int part = 0; part < kParts; ++part) {
+      const std::span<const int> samples = order[epoch * kParts + part];
+      EXPECT_TRUE(samples.size() == kSamples / kParts || samples.size() == kSamples / kParts + 1);
+      all.insert(all.end(), samples.begin(), samples.end());
+    }
+    return all;
+  };
+  std::vector<int> sorted(kSamples);
+  std::iota(sorted.begin(), sorted.end(), 0);
+  std::vector<std::vector<int>> orders;
+  const auto shuffle = [&](std::uint64_t seed, int shard, std::uint64_t iteration) {
+    order.Shuffle(seed, shard, iteration);
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      orders.push_back(visited(epoch));
+      EXPECT_TRUE(std::ranges::is_permutation(orders.back(), sorted));
+    }
+  };
+  shuffle(1, 0, 0);
+  shuffle(1, 0, 1);
+  shuffle(1, 1, 0);
+  shuffle(2, 0, 0);
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) EXPECT_NE(orders[i], orders[k]) << i << " and " << k;
+  }
+  const std::vector<int> first = orders[0];
+  order.Shuffle(1, 0, 0);
+  EXPECT_EQ(visited(0), first);
+}
+
 TEST(GatherRows, TakesRowsInTheGivenOrder) {
   const std::vector<float> from = {0, 1, 10, 11, 20, 21};
   std::vector<float> to(6);

@@ -1,0 +1,157 @@
+#include "trireme/algo/blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "trireme/algo/on_policy.h"
+#include "trireme/algo/settings.h"
+#include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/fused_executor.h"
+
+namespace trireme {
+namespace {
+
+// The second of two workers of a run with four shards.
+class BlocksTest : public testing::Test {
+ protected:
+  struct Shard {
+    Shard(const EnvEntry&, const ShardSpec& shard_spec, float the_value)
+        : spec(shard_spec), value(the_value) {}
+    ShardSpec spec;
+    float value;
+  };
+
+  BlocksTest() : store_(MakeAllReduceStore(comm_, {.kind = OptimizerKind::kSgd}, Initial())) {}
+
+  std::vector<float> Initial() const { return std::vector<float>(network_.param_count(), 1.0f); }
+  WorkerContext context() {
+    return {.env = FindEnv("CartPole-v1"),
+            .executor = executor_,
+            .store = *store_,
+            .seed = 7,
+            .shards = 4,
+            .first_shard = 2,
+            .own_shards = 2};
+  }
+
+  const Network network_{
+      {.towers = {{.name = "t", .inputs = 4, .hidden = {3}, .outputs = 2}}, .free_vectors = {}}};
+  const FusedExecutor executor_{network_};
+  ThreadGroup group_{1};
+  ThreadCommunicator comm_{group_, 0};
+  std::unique_ptr<ParameterStore> store_;
+};
+
+TEST_F(BlocksTest, ShardsAreNumberedOverAllWorkersAndShareTheEnvironments) {
+  const std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
+  ASSERT_EQ(shards.size(), 2u);
+  for (int s = 0; s < 2; ++s) {
+    EXPECT_EQ(shards[s].spec.index, 2 + s);
+    EXPECT_EQ(shards[s].spec.envs, 5);
+    EXPECT_EQ(shards[s].spec.seed, 7u);
+    EXPECT_EQ(shards[s].value, 1.5f);
+  }
+}
+
+TEST_F(BlocksTest, SumsBeginWithZeroEveryTime) {
+  std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
+  ShardSum<double> sum(2);
+  for (int round = 0; round < 3; ++round) {
+    const std::span<const double> totals =
+        SumOverShards(shards, *store_, sum, [](const Shard& shard, std::span<double> sums) {
+          sums[0] += shard.value;
+          sums[1] += shard.spec.index;
+        });
+    EXPECT_EQ(totals[0], 3.0);
+    EXPECT_EQ(totals[1], 5.0);
+  }
+}
+
+TEST_F(BlocksTest, AGradientStepMovesByTheSumAndCountsStatistics) {
+  std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
+  GradientSteps steps(context(), 2);
+  const auto step = [&] {
+    return steps.Step(shards, {.learning_rate = 0.25f},
+                      [&](const Shard& shard, std::span<float> gradient, std::span<float> stats) {
+                        ASSERT_EQ(gradient.size(), network_.param_count());
+                        gradient[5] += 1.0f;
+                        stats[1] += static_cast<float>(shard.spec.index);
+                      });
+  };
+  steps.Begin();
+  EXPECT_TRUE(std::isnan(steps.norm_mean()));
+  const std::span<const float> stats = step();
+  ASSERT_EQ(stats.size(), 2u);
+  EXPECT_EQ(stats[0], 0.0f);
+  EXPECT_EQ(stats[1], 5.0f);
+  step();
+  std::vector<float> expected = Initial();
+  expected[5] -= 2 * 0.25f * 2;
+  EXPECT_TRUE(std::ranges::equal(store_->params(), expected));
+  EXPECT_EQ(steps.count(), 2);
+  EXPECT_EQ(steps.total(1), 10.0);
+  EXPECT_EQ(steps.norm_mean(), 2.0);
+  steps.Begin();
+  EXPECT_EQ(steps.count(), 0);
+  EXPECT_EQ(steps.total(1), 0.0);
+}
+
+TEST_F(BlocksTest, AGradientThatIsNotFiniteIsAnErrorAndMovesNothing) {
+  std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
+  GradientSteps steps(context(), 1);
+  EXPECT_THROW(steps.Step(shards, {.learning_rate = 0.25f},
+                          [](const Shard&, std::span<float> gradient, std::span<float>) {
+                            gradient[0] = std::numeric_limits<float>::infinity();
+                          }),
+               Error);
+  EXPECT_TRUE(std::ranges::equal(store_->params(), Initial()));
+}
+
+TEST(OnPolicyStats, StandardisationAndExplainedVariance) {
+  const std::vector<float> values = {1, 2, 3, 6};
+  std::vector<double> sums(2);
+  for (const float value : values) AddMoments(value, sums);
+  const Standardisation s = Standardisation::Of(sums, 4);
+  double mean = 0, square = 0;
+  for (const float value : values) {
+    const double z = (value - s.mean) * s.scale;
+    mean += z / 4;
+    square += z * z / 4;
+  }
+  EXPECT_NEAR(mean, 0, 1e-6);
+  EXPECT_NEAR(square, 1, 1e-6);
+  const std::vector<double> constant = {8, 16};  // four times 2
+  EXPECT_TRUE(std::isfinite(Standardisation::Of(constant, 4).scale));
+
+  std::vector<double> totals(kOnPolicyStats);
+  EXPECT_TRUE(std::isnan(ExplainedVariance(totals, 4)));
+  for (const float value : values) AddMoments(value, std::span(totals).subspan(kReturnMoments));
+  EXPECT_EQ(ExplainedVariance(totals, 4), 1.0);  // no errors
+  for (const float value : values) AddMoments(value / 2, std::span(totals).subspan(kErrorMoments));
+  EXPECT_NEAR(ExplainedVariance(totals, 4), 0.75, 1e-12);
+}
+
+TEST(Settings, WhatDoesNotSplitEvenlyIsRefusedByName) {
+  CheckSplitsEvenly("batch", 16, 8);
+  try {
+    CheckSplitsEvenly("batch", 12, 8);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("batch = 12"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Settings, RatesFollowTheirSchedule) {
+  const StepConfig step{.learning_rate = 0.5, .final_fraction = 0.5, .max_grad_norm = 3};
+  EXPECT_EQ(step.Rate(0), 0.5);
+  EXPECT_EQ(step.Rate(1), 0.25);
+  EXPECT_EQ(step.Scheduled(8, ScheduleKind::kConstant, 1), 8);
+  EXPECT_EQ(step.Rule(0.125).learning_rate, 0.125f);
+  EXPECT_EQ(step.Rule(0.125).max_grad_norm, 3);
+}
+
+}  // namespace
+}  // namespace trireme
