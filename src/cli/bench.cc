@@ -187,7 +187,7 @@ Command AddBenchCommand(CommandLine& program) {
   auto flags = std::make_shared<SpeedupFlags>();
   command.Option("--env", flags->env, "environment; `trireme envs` lists them");
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
-  command.Option("--store", flags->store, "where parameters live: " + StoreNames());
+  command.Option("--store", flags->store, StoresHelp());
   command.Option("--workers", flags->workers,
                  "numbers of workers, as in 1,2,4 (1, 2, 4, ... up to twice the processors)");
   command.Option("--steps", flags->steps, "environment steps of each run; with --target, at most");

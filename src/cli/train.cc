@@ -197,7 +197,7 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--workers", flags->workers,
                  "threads that train, in each process; in step the result does not depend on it");
-  command.Option("--store", flags->store, "where parameters live: " + StoreNames());
+  command.Option("--store", flags->store, StoresHelp());
   command.Option("--servers", flags->servers,
                  "store server: how many to start here, or where they are: host:port,unix:/path");
   command.Flag("--sync", flags->sync, "store server: workers in step");

@@ -10,13 +10,13 @@ namespace {
 
 class ElasticLoop final : public WorkerLoop {
  public:
-  ElasticLoop(Worker& worker, WorkerLinks& links, ServerSession& session, ServerStore& store)
-      : worker_(worker), links_(links), session_(session), store_(store) {}
+  ElasticLoop(Worker& worker, ServerSession& session, ServerStore& store)
+      : worker_(worker), session_(session), store_(store) {}
 
   void Run() override {
-    if (worker_.Done() && links_.leads()) session_.Finish();
+    if (worker_.Done() && session_.leads()) session_.Finish();
     while (!session_.finished()) {
-      if (worker_.StepsDone() && !links_.leads()) {
+      if (worker_.StepsDone() && !session_.leads()) {
         // Only an evaluation is missing, or a leader to make it.
         if (worker_.StopRequested()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -25,7 +25,7 @@ class ElasticLoop final : public WorkerLoop {
       }
       MetricRow row;
       CountSteps(worker_.Iterate(row));
-      if (links_.leads() ? !Lead(row) : worker_.StopRequested()) break;
+      if (session_.leads() ? !Lead(row) : worker_.StopRequested()) break;
     }
     worker_.SetInterrupted(!session_.finished());
     session_.Rest();  // siblings that are ahead wait for nobody who has stopped
@@ -50,7 +50,10 @@ class ElasticLoop final : public WorkerLoop {
     worker_.Report(row);
     const Decision decision = worker_.Decide();
     if (!decision.stop) {
-      if (decision.checkpoint) worker_.WriteOwnCheckpoint();
+      if (decision.checkpoint) {
+        worker_.ledger().KeepOwn();
+        worker_.WriteCheckpoint();
+      }
       return true;
     }
     if (worker_.Done()) {
@@ -62,16 +65,14 @@ class ElasticLoop final : public WorkerLoop {
   }
 
   Worker& worker_;
-  WorkerLinks& links_;
   ServerSession& session_;
   ServerStore& store_;
 };
 
 }  // namespace
 
-std::unique_ptr<WorkerLoop> MakeElasticLoop(Worker& worker, WorkerLinks& links, ServerSession& session,
-                                            ServerStore& store) {
-  return std::make_unique<ElasticLoop>(worker, links, session, store);
+std::unique_ptr<WorkerLoop> MakeElasticLoop(Worker& worker, ServerSession& session, ServerStore& store) {
+  return std::make_unique<ElasticLoop>(worker, session, store);
 }
 
 }  // namespace trireme

@@ -6,12 +6,11 @@
 #include <memory>
 
 #include "trireme/server/client/server_store.h"
-#include "trireme/train/topology.h"
+#include "trireme/train/worker_loop.h"
 
 namespace trireme {
 
 // All outlive the loop; `store` is that of `session`.
-std::unique_ptr<WorkerLoop> MakeElasticLoop(Worker& worker, WorkerLinks& links, ServerSession& session,
-                                            ServerStore& store);
+std::unique_ptr<WorkerLoop> MakeElasticLoop(Worker& worker, ServerSession& session, ServerStore& store);
 
 }  // namespace trireme

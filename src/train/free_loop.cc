@@ -10,13 +10,13 @@ namespace {
 
 class FreeLoop final : public WorkerLoop {
  public:
-  FreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& others,
+  FreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& all,
            std::function<void(std::span<const float>)> assign)
-      : worker_(worker), links_(links), others_(others), assign_(std::move(assign)) {}
+      : worker_(worker), links_(links), all_(all), assign_(std::move(assign)) {}
 
   void Run() override {
     worker_.ledger().Gather();
-    if (links_.leads()) others_.steps.store(worker_.progress().steps);
+    if (links_.leads()) all_.steps.store(worker_.progress().steps);
     links_.comm().Barrier();  // all have loaded their part of a checkpoint
     if (worker_.Done()) return;
     for (bool stop = false; !stop;) {
@@ -27,25 +27,25 @@ class FreeLoop final : public WorkerLoop {
         worker_.Report(row);
         row = {};
         const Decision wanted = Decide();
-        if (wanted.checkpoint || wanted.stop) others_.meeting.store(true);
+        if (wanted.checkpoint || wanted.stop) all_.meeting.store(true);
       }
-      if (worker_.StepsDone() || others_.meeting.load()) stop = Meet(row);
+      if (worker_.StepsDone() || all_.meeting.load()) stop = Meet(row);
     }
   }
 
  private:
   void CountSteps(std::int64_t steps) {
     worker_.ledger().AddSteps(steps);
-    const std::int64_t all = others_.steps.fetch_add(steps) + steps;
+    const std::int64_t made = all_.steps.fetch_add(steps) + steps;
     std::int64_t& known = worker_.progress().steps;
     // Under a schedule a worker counts as if the others kept pace with it: how far they really are depends on
     // time.
-    known = others_.schedule ? known + steps * worker_.run().workers : all;
+    known = all_.schedule ? known + steps * worker_.run().workers : made;
   }
 
   // While the others go on. Under a schedule the newest parameters are a matter of time, the last seen are not.
   void Evaluate(MetricRow& row) {
-    if (!others_.schedule) links_.store().Refresh();
+    if (!all_.schedule) links_.store().Refresh();
     const bool reached_before = worker_.progress().reached;
     worker_.EvaluateAlone(row);
     if (worker_.run().stop_at_target && worker_.progress().reached && !reached_before) {
@@ -56,16 +56,16 @@ class FreeLoop final : public WorkerLoop {
 
   Decision Decide() const {
     // A meeting in the middle would change the order that a schedule gives.
-    return worker_.Decide(/*checkpoints_by_time=*/!others_.schedule);
+    return worker_.Decide(/*checkpoints_by_time=*/!all_.schedule);
   }
 
   // Nobody pulls or pushes meanwhile. Returns whether the run ends here.
   bool Meet(MetricRow& row) {
-    if (others_.schedule) others_.schedule->Leave(links_.rank());
+    if (all_.schedule) all_.schedule->Leave(links_.rank());
     links_.comm().Barrier();
-    worker_.progress().steps = others_.steps.load();
+    worker_.progress().steps = all_.steps.load();
     if (links_.leads()) {
-      others_.meeting.store(false);
+      all_.meeting.store(false);
       if (!reached_with_.empty()) {
         // Others have gone on since; what the run leaves is what was seen to reach the target.
         assign_(reached_with_);
@@ -78,7 +78,7 @@ class FreeLoop final : public WorkerLoop {
     const Decision decision = BroadcastDecision(links_.comm(), Decide());
     links_.store().Refresh();
     if (decision.checkpoint) {
-      worker_.Checkpoint();
+      worker_.GatherCheckpoint();
       links_.comm().Barrier();
     }
     worker_.SetInterrupted(decision.stop && !worker_.Done());
@@ -87,16 +87,16 @@ class FreeLoop final : public WorkerLoop {
 
   Worker& worker_;
   WorkerLinks& links_;
-  FreeWorkers& others_;
+  FreeWorkers& all_;
   std::function<void(std::span<const float>)> assign_;
   std::vector<float> reached_with_;  // leader: the parameters that reached the target
 };
 
 }  // namespace
 
-std::unique_ptr<WorkerLoop> MakeFreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& others,
+std::unique_ptr<WorkerLoop> MakeFreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& all,
                                          std::function<void(std::span<const float>)> assign) {
-  return std::make_unique<FreeLoop>(worker, links, others, std::move(assign));
+  return std::make_unique<FreeLoop>(worker, links, all, std::move(assign));
 }
 
 }  // namespace trireme

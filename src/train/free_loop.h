@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@ struct FreeWorkers {
 };
 
 // `assign` sets the parameters of all; it is called while nobody pulls or pushes. All outlive the loop.
-std::unique_ptr<WorkerLoop> MakeFreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& others,
+std::unique_ptr<WorkerLoop> MakeFreeLoop(Worker& worker, WorkerLinks& links, FreeWorkers& all,
                                          std::function<void(std::span<const float>)> assign);
 
 }  // namespace trireme

@@ -24,7 +24,7 @@ class InStepLoop final : public WorkerLoop {
       }
     }
     links_.Leave(worker_.interrupted());
-    if (!worker_.ledger().accounts().empty()) return;
+    if (!links_.open() || !worker_.ledger().accounts().empty()) return;
     worker_.ledger().KeepOwn();  // the leader, who knows of all, is elsewhere
     worker_.SumAccounts();
   }
@@ -74,7 +74,7 @@ class InStepLoop final : public WorkerLoop {
   // meanwhile another one leads, and must write its own.
   void WriteCheckpoint() {
     for (double written = 0; written == 0;) {
-      if (worker_.Checkpoint()) written = 1;
+      if (worker_.GatherCheckpoint()) written = 1;
       if (!links_.open()) return links_.comm().Barrier();
       links_.comm().Broadcast(std::span(&written, 1));
     }

@@ -1,5 +1,5 @@
-// Workers in step: all iterate together; then the leader decides (evaluate? checkpoint? stop?), because clocks
-// and signals differ between workers, and all do what was decided. Where workers may come and go they do so at
+// Workers in step: all iterate, and evaluate when it is due, together. Then the leader decides (checkpoint?
+// stop?), because clocks and signals differ between workers, and all do what was decided. Where workers may come and go they do so at
 // the boundary between two iterations.
 #pragma once
 

@@ -49,24 +49,15 @@ void RunKeeper::Open(const RunProgress& progress) {
 }
 
 void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-                       double wall_s, bool leads, RunProgress& progress, MetricRow& row) {
-  progress.eval_mean = evaluation.mean;
-  progress.eval_std = evaluation.std;
-  progress.eval_steps = progress.steps;
-  row.Set("eval_return_mean", evaluation.mean);
-  row.Set("eval_return_std", evaluation.std);
+                       double wall_s, bool leads, RunProgress& progress) {
   const bool is_best = may_lead() && best_.Offer(evaluation, store, algorithm, progress);
-  if (leads) Open(progress);
-  if (leads && observer_ != nullptr) observer_->OnEvaluation(progress.steps, evaluation);
-  if (leads && is_best && log_) {
+  if (!leads) return;
+  Open(progress);
+  if (observer_ != nullptr) observer_->OnEvaluation(progress.steps, evaluation);
+  if (is_best && log_) {
     log_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
                                      FormatCount(static_cast<double>(progress.steps)), wall_s,
                                      evaluation.mean, evaluation.std));
-  }
-  if (!progress.reached && evaluation.mean >= run_.target) {
-    progress.reached = true;
-    progress.time_to_target_s = wall_s;
-    progress.steps_to_target = progress.steps;
   }
 }
 

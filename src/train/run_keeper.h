@@ -30,9 +30,9 @@ class RunKeeper {
   void Open(const RunProgress& progress);
   bool opened() const { return opened_; }
 
-  // An evaluation after `progress.steps`. All workers that may lead call it; `leads`: this one does.
+  // An evaluation after `progress.steps`, of which the best is noted in `progress`. `leads`: this worker does.
   void Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-              double wall_s, bool leads, RunProgress& progress, MetricRow& row);
+              double wall_s, bool leads, RunProgress& progress);
   // The rest is for the leader, who may have become it at any answer of a server.
   void Report(const MetricRow& measured, double wall_s, const RunProgress& progress);
   // `states`: encoded, of all ranks. Of those that are not there it is empty: then the checkpoint has

@@ -1,7 +1,6 @@
 #include "trireme/train/server_topology.h"
 
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <random>
 #include <utility>
@@ -135,8 +134,8 @@ class ServerTopology final : public Topology {
 
   // Threads join in their order, so that ranks follow it. Throws Error.
   ServerSession::Entry Join(ServerSession& session, int thread) {
-    for (int now = joined_.load(); now < thread; now = joined_.load()) joined_.wait(now);
-    if (joined_.load() == kNobodyMore) Fail("another worker of this process has failed");
+    for (int now = joined_.load(); now < thread && !failed(); now = joined_.load()) joined_.wait(now);
+    if (failed()) Fail("another worker of this process has failed");
     ServerSession::Entry entry = session.Join();
     session.MeasureLinks();
     if (thread == 0) first_rank_.store(session.rank());
@@ -148,10 +147,9 @@ class ServerTopology final : public Topology {
   int first_rank() const { return first_rank_.load(); }
 
  private:
-  static constexpr int kNobodyMore = std::numeric_limits<int>::max();
-
+  // A change wakes those that wait for their turn; failed() tells them why.
   void EndWaits() override {
-    joined_.store(kNobodyMore);
+    joined_.fetch_add(1);
     joined_.notify_all();
   }
 
@@ -179,7 +177,7 @@ class ServerLinks : public Base {
   bool led_elsewhere() const override { return session_.leader() != topology_.first_rank(); }
 
   WorkerLinks::Entry Join(std::int64_t steps) override {
-    session_.OfferSteps(steps);
+    if (!session_.joined()) session_.OfferSteps(steps);
     ServerSession::Entry entry = topology_.Join(session_, this->thread());
     return {.boundary = std::move(entry.state),
             .others_are_there = entry.at_boundary,
@@ -229,7 +227,7 @@ class ElasticServerLinks final : public ServerLinks<WorkerLinks> {
   Communicator& comm() override { return threads(); }
   ParameterStore& store() override { return *store_; }
   std::unique_ptr<WorkerLoop> MakeLoop(Worker& worker) override {
-    return MakeElasticLoop(worker, *this, session_, *store_);
+    return MakeElasticLoop(worker, session_, *store_);
   }
 
  private:

@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 Coordination InStep(const RunConfig&) { return Coordination::kInStep; }
-Coordination OnItsOwn(const RunConfig&) { return Coordination::kFree; }
+Coordination Free(const RunConfig&) { return Coordination::kFree; }
 Coordination AsPaced(const RunConfig& run) {
   return run.server.pace == Pace::kSync ? Coordination::kInStep : Coordination::kElastic;
 }
@@ -31,7 +31,7 @@ constexpr StoreEntry kStores[] = {
     {.name = "shared",
      .help = "one memory for workers that move on their own",
      .one_process = true,
-     .coordination = OnItsOwn,
+     .coordination = Free,
      .make = MakeSharedTopology},
     {.name = "server",
      .help = "on parameter servers, for workers of any process, in step or on their own",
@@ -46,11 +46,17 @@ std::span<const StoreEntry> AllStores() { return kStores; }
 
 const StoreEntry& FindStore(std::string_view name) {
   const auto* const found = std::ranges::find(kStores, name, &StoreEntry::name);
-  if (found == std::end(kStores)) Fail("--store {} is unknown: choose one of {}", name, StoreNames());
+  if (found == std::end(kStores)) Fail("--store: expected one of {}, not '{}'", StoreNames(), name);
   return *found;
 }
 
 const StoreEntry& StoreOnServers() { return *std::ranges::find(kStores, true, &StoreEntry::on_servers); }
+
+std::string StoresHelp() {
+  std::string help = "where parameters live.";
+  for (const StoreEntry& store : kStores) help += fmt::format(" {}: {}.", store.name, store.help);
+  return help;
+}
 
 std::string StoreNames() {
   std::string names;

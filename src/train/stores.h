@@ -35,8 +35,7 @@ struct StoreEntry {
   std::string_view name, help;
   bool one_worker = false;   // it holds the parameters of one worker
   bool one_process = false;  // it lives in the memory of one process
-  bool on_servers =
-      false;  // parameter servers hold it: through them, not through MPI, processes find each other
+  bool on_servers = false;   // servers hold it; through them, not by MPI, processes find each other
   Coordination (*coordination)(const RunConfig& run) = nullptr;
   std::unique_ptr<Topology> (*make)(const RunContext& context) = nullptr;  // throws Error
 };
@@ -46,7 +45,9 @@ std::span<const StoreEntry> AllStores();
 const StoreEntry& FindStore(std::string_view name);
 // The store whose parameters are on servers.
 const StoreEntry& StoreOnServers();
-// "local, allreduce, ..." for help and errors.
+// "local, allreduce, ..."
 std::string StoreNames();
+// For --help: what there is, and what each is.
+std::string StoresHelp();
 
 }  // namespace trireme

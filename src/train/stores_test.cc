@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "trireme/train/run_config.h"
 
 namespace trireme {
@@ -16,6 +18,7 @@ TEST(StoresTest, EveryRowIsWholeAndFound) {
     EXPECT_NE(store.make, nullptr);
     EXPECT_FALSE(store.one_process && store.on_servers);
   }
+  EXPECT_EQ(std::ranges::count(AllStores(), true, &StoreEntry::on_servers), 1);
 }
 
 TEST(StoresTest, AnUnknownNameIsRefusedWithThoseThereAre) {
@@ -23,7 +26,7 @@ TEST(StoresTest, AnUnknownNameIsRefusedWithThoseThereAre) {
     FindStore("redis");
     FAIL() << "it was found";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--store redis is unknown: choose one of local, allreduce, shared, server");
+    EXPECT_STREQ(error.what(), "--store: expected one of local, allreduce, shared, server, not 'redis'");
   }
 }
 

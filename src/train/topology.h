@@ -1,5 +1,5 @@
 // How the workers of a run are connected, to each other and to those of other processes. A topology is what
-// the workers of one process share; links are the ends of one worker. Each store has its own (stores.h).
+// the workers of one process share; links are the ends of one worker. A store says which it has (stores.h).
 #pragma once
 
 #include <atomic>

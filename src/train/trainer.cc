@@ -191,7 +191,11 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   if (which == Which::kBest) best = ReadBestPolicy(folder, run, network, progress);
 
   std::vector<float> params(network.param_count());
-  LoadParams(best ? *best : *checkpoint, origin, best ? "" : WorkerPrefix(run, 0), params);
+  if (best) {
+    best->Get<float>("params", params);
+  } else {
+    LoadParams(*checkpoint, origin, WorkerPrefix(run, 0), params);
+  }
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
   const auto store = MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);

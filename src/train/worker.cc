@@ -46,12 +46,11 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
   }
 }
 
-Worker::~Worker() = default;
-
 // What the store holds is known before the worker takes part, its rank afterwards, and with it its shards.
 void Worker::Start(const std::optional<StateReader>& checkpoint) {
   if (checkpoint) {
     LoadProgress(*checkpoint, Origin(), run_, network_, progress_);
+    // Only workers of one process have their own part of the store in a checkpoint: there threads are ranks.
     LoadStore(*checkpoint, Origin(), run_, links_->thread(), links_->store());
     keeper_.GoOn(progress_);
   }
@@ -117,7 +116,8 @@ void Worker::Run() {
     links_->MakeLoop(*this)->Run();
   } catch (const ServerLost& lost) {
     if (links_->thread() != 0 || folder_ == nullptr) throw;
-    WriteOwnCheckpoint();  // what this worker last saw of the parameters
+    ledger_.KeepOwn();
+    WriteCheckpoint();  // what this worker last saw of the parameters
     throw ServerLost(fmt::format("{}. What this worker had is in {}: continue with trireme train --resume {}",
                                  lost.what(), folder_->path().string(), folder_->path().string()));
   }
@@ -143,15 +143,28 @@ bool Worker::EvaluationDue() {
 
 void Worker::EvaluateTogether(MetricRow& row) {
   const int own = run_.shards / run_.total_workers();
-  const Evaluation evaluation = evaluator_.Run(*algorithm_, links_->comm(), links_->rank() * own, own);
-  keeper_.Record(evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_, row);
+  Record(evaluator_.Run(*algorithm_, links_->comm(), links_->rank() * own, own), row);
 }
 
 void Worker::EvaluateAlone(MetricRow& row) {
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
-  const Evaluation evaluation = evaluator_.Run(*algorithm_, comm, 0, run_.shards);
-  keeper_.Record(evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_, row);
+  Record(evaluator_.Run(*algorithm_, comm, 0, run_.shards), row);
+}
+
+// Every worker that took part: whether the run is done follows from it.
+void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
+  progress_.eval_mean = evaluation.mean;
+  progress_.eval_std = evaluation.std;
+  progress_.eval_steps = progress_.steps;
+  row.Set("eval_return_mean", evaluation.mean);
+  row.Set("eval_return_std", evaluation.std);
+  keeper_.Record(evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_);
+  if (!progress_.reached && evaluation.mean >= run_.target) {
+    progress_.reached = true;
+    progress_.time_to_target_s = ledger_.wall_s();
+    progress_.steps_to_target = progress_.steps;
+  }
 }
 
 Decision Worker::Decide(bool checkpoints_by_time) const {
@@ -159,7 +172,7 @@ Decision Worker::Decide(bool checkpoints_by_time) const {
   return {.checkpoint = stop || (checkpoints_by_time && keeper_.CheckpointDue()), .stop = stop};
 }
 
-bool Worker::Checkpoint() {
+bool Worker::GatherCheckpoint() {
   ledger_.Gather();
   StateWriter own;
   SaveWorkerState(run_, links_->store(), *algorithm_, own);
@@ -167,11 +180,6 @@ bool Worker::Checkpoint() {
   if (!links_->leads()) return false;
   WriteCheckpointOf(std::move(states));
   return true;
-}
-
-void Worker::WriteOwnCheckpoint() {
-  ledger_.KeepOwn();
-  WriteCheckpointOf({});
 }
 
 void Worker::WriteCheckpointOf(std::vector<std::string> states) {

@@ -32,12 +32,11 @@ class Worker {
   // outlive the worker. Throws Error.
   Worker(const RunContext& context, Topology& topology, int thread,
          const std::optional<StateReader>& checkpoint);
-  ~Worker();
 
   // Blocks until the run ends. Throws Error.
   void Run();
 
-  // Of rank 0, after Run.
+  // These, and progress(), of rank 0 after Run.
   const std::vector<WorkerAccount>& accounts() const { return ledger_.accounts(); }
   bool interrupted() const { return interrupted_; }
   std::span<const float> params() const { return links_->store().params(); }
@@ -72,16 +71,14 @@ class Worker {
   bool EvaluationDue();
   void EvaluateTogether(MetricRow& row);
   void EvaluateAlone(MetricRow& row);
-  // What this worker would decide as the leader. All that do not depend on clocks and signals have the same
-  // answer, should one of them lead by the time it is heard.
+  // What this worker would decide as the leader. To all that does not depend on clocks and signals every worker
+  // in step has the same answer, should it lead by the time that is heard.
   Decision Decide(bool checkpoints_by_time = true) const;
   void Report(const MetricRow& row) { keeper_.Report(row, ledger_.wall_s(), progress_); }
 
   // Every worker hands in its account and its state; the leader writes. Returns whether this was the leader.
-  bool Checkpoint();
-  // Of a leader that nobody hands anything to: parameters, but no experience.
-  void WriteOwnCheckpoint();
-  // The same with the accounts that the ledger has.
+  bool GatherCheckpoint();
+  // Of a leader that nobody hands anything to: parameters and the accounts that the ledger has, no experience.
   void WriteCheckpoint() { WriteCheckpointOf({}); }
   bool has_led() const { return keeper_.opened(); }
   // Brings the accounts that the ledger has into the progress.
@@ -91,6 +88,7 @@ class Worker {
   std::string Origin() const;
   void Start(const std::optional<StateReader>& checkpoint);
   void MakeAlgorithm(int rank, std::uint64_t seed);
+  void Record(const Evaluation& evaluation, MetricRow& row);
   void WriteCheckpointOf(std::vector<std::string> states);
 
   const RunSettings& settings_;

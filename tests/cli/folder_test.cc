@@ -77,6 +77,12 @@ TEST_F(FolderTest, AResumeDoesNotTakeTheFolderOfAProcessThatWaits) {
   EXPECT_FALSE(waits.EndsWithin(0));
 }
 
+TEST_F(FolderTest, ServersOfItsOwnThatARunCannotUseLeaveNothing) {
+  const Args servers = {"--store", "server", "--servers", "2"};
+  ExpectRefused(RunTrireme(TinyRun("run", "1") + servers), {"servers are too many"});
+  EXPECT_FALSE(fs::exists(Path("run")));
+}
+
 TEST_F(FolderTest, ARefusedResumeKeepsARunThatHasNotBegun) {
   {
     Process waits(kBinary, TinyRun("run", "1") + NoServer());
