@@ -13,11 +13,11 @@ demo:
 	@$(BUILD)/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)
 	@echo "picture: $(DEMO)/learning_curve.svg"
 
-# The whole program: parameter servers, MPI and the examples too.
+# The whole program: parameter servers, MPI and the examples too; and the library, ready for `cmake --install build`.
 all:
 	scripts/setup all
 	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
-	cmake --build $(BUILD) --target trireme least_squares
+	cmake --build $(BUILD) --target trireme trireme_library least_squares
 
 build:
 	scripts/setup test

@@ -1,6 +1,7 @@
 #include "trireme/base/plugin.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The folder of the shared library that this code is in; empty where it is part of the program.
+fs::path OwnLibraryFolder() {
+  Dl_info info;
+  void* map = nullptr;
+  if (dladdr1(reinterpret_cast<void*>(&OwnLibraryFolder), &info, &map, RTLD_DL_LINKMAP) == 0) return {};
+  return fs::path(static_cast<const link_map*>(map)->l_name).parent_path();
+}
+
 std::vector<fs::path> Folders() {
   std::vector<fs::path> folders;
   if (const char* chosen = std::getenv("TRIREME_PLUGINS"); chosen != nullptr && *chosen != '\0') {
@@ -23,8 +32,9 @@ std::vector<fs::path> Folders() {
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   if (!program.empty()) {
     folders.push_back(program.parent_path());
-    folders.push_back(program.parent_path().parent_path() / "lib" / "trireme");
+    folders.push_back(program.parent_path().parent_path() / TRIREME_LIBDIR / "trireme");
   }
+  if (const fs::path own = OwnLibraryFolder(); !own.empty()) folders.push_back(own / "trireme");
   return folders;
 }
 
