@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo all test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo all deb test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -18,6 +18,14 @@ all:
 	scripts/setup all
 	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
 	cmake --build $(BUILD) --target trireme trireme_library least_squares
+
+# Debian packages of the program, its plug-ins, the library and its headers, in build/deb.
+deb:
+	scripts/setup deb
+	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
+	cmake --build $(BUILD) --target trireme trireme_library
+	cd $(BUILD) && cpack
+	@ls $(BUILD)/deb/*.deb
 
 build:
 	scripts/setup test
