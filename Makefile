@@ -32,8 +32,9 @@ build:
 	cmake --preset release -DTRIREME_TESTS=ON
 	cmake --build $(BUILD)
 
+# As many at a time as there are processors; those that need all of them say so (PROCESSORS, RUN_SERIAL).
 test: build
-	ctest --test-dir $(BUILD) --output-on-failure
+	ctest --test-dir $(BUILD) --output-on-failure -j$$(nproc)
 
 # The tests of one minute.
 fast: build
