@@ -15,13 +15,13 @@
 #include "trireme/base/config.h"
 #include "trireme/base/file.h"
 #include "trireme/base/parse.h"
-#include "trireme/base/scratch_folder.h"
 #include "trireme/base/system.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/run_flags.h"
+#include "trireme/plan/runs.h"
+#include "trireme/plan/speedup.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
-#include "trireme/train/speedup.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -45,20 +45,12 @@ struct SpeedupConfig {
   }
 };
 
-// The settings of the measured runs. What is measured should be training: no checkpoints on the way and,
-// unless the way to a target is the question, no evaluations but the one every run ends with, which is kept
-// to one episode.
 std::unique_ptr<RunSettings> SettingsOfRuns(const SpeedupFlags& flags, int workers) {
   RunFlags run_flags = flags;
   run_flags.workers = fmt::format("{}", workers);
   auto settings = SettingsOfNewRun(run_flags);
   settings->Resolve();
-  RunConfig& run = settings->run;
-  run.checkpoint_every_s = 1e9;
-  if (!run.stop_at_target) {
-    run.eval_every = 0;
-    run.eval_episodes = 1;
-  }
+  LeaveOutAllButTraining(settings->run);
   return settings;
 }
 
@@ -101,25 +93,13 @@ Straggler ReadStraggler(const SpeedupFlags& flags, const std::vector<int>& count
   return straggler;
 }
 
-TrainResult RunOnce(const RunSettings& settings, const fs::path& below, const Straggler& straggler,
-                    const std::atomic<bool>& stop) {
-  const ScratchFolder scratch(below / "run.tmp");
-  const RunFolder folder = RunFolder::Create(scratch.path(), "", settings.fields.ToToml());
-  return Train(settings, folder,
-               {.json = true,
-                .started_s = MonotonicSeconds(),
-                .started_cpu_s = CpuSeconds(),
-                .straggler = straggler,
-                .stop = &stop});
-}
-
 // The first run of a process pays for what later ones find ready (generated kernels, memory), so one
 // iteration goes before all that is measured.
 void WarmUp(const SpeedupFlags& flags, int workers, const fs::path& below, const std::atomic<bool>& stop) {
   const auto settings = SettingsOfRuns(flags, workers);
   settings->run.steps = 1;
   settings->run.eval_episodes = 1;
-  RunOnce(*settings, below, {}, stop);
+  RunOnce(*settings, below / "run.tmp", {}, stop);
 }
 
 int RunSpeedup(const SpeedupFlags& flags) {
@@ -156,7 +136,7 @@ int RunSpeedup(const SpeedupFlags& flags) {
   while (runs.size() < wanted && !stop) {
     RunSettings& next = *settings[runs.size() % settings.size()];
     if (question.target) next.run.seed = question.seed + runs.size() / settings.size();
-    TrainResult result = RunOnce(next, out, straggler, stop);
+    TrainResult result = RunOnce(next, out / "run.tmp", straggler, stop);
     if (result.interrupted) break;
     runs.push_back(std::move(result.facts));
     if (!flags.json) {
@@ -201,7 +181,7 @@ Command AddBenchCommand(CommandLine& program) {
   command.Option("--set", flags->assignments, "key=value, any setting; may be repeated");
   command.Option("--out", flags->out, "folder for table and picture (a fresh one below runs/)");
   command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
-  command.Footer("docs/speedup.md says what the columns mean.");
+  command.Footer("docs/plan.md says what the columns mean.");
   return [flags] { return RunSpeedup(*flags); };
 }
 

@@ -20,8 +20,8 @@
 #include "trireme/plan/calibrate.h"
 #include "trireme/plan/constants.h"
 #include "trireme/plan/forecast.h"
+#include "trireme/plan/runs.h"
 #include "trireme/plan/units.h"
-#include "trireme/plan/validate.h"
 
 namespace trireme {
 namespace {
@@ -35,22 +35,23 @@ struct PlanFlags : RunFlags {
 
 struct PlanConfig {
   // The number of hosts is within its range until it is known whether it was given.
-  ForecastQuestion question = {.hosts = 1, .cores = UsableProcessors()};
+  ForecastQuestion question = {.scenario = {.hosts = 1, .cores = UsableProcessors()}};
   std::string batch = "split", servers_on = "own";
   double seconds = 6;
 
   // Each is an option, --workers-up-to and so on, and this is its help.
   void Fields(ConfigFields& field) {
+    Scenario& scenario = question.scenario;
     field("workers_up_to", question.workers_up_to, "predict 1, 2, 4, ... workers up to this (1024)",
           Between(1, 65'536));
-    field("cores", question.cores, "processors of a host (as this machine)", Between(1, 1024));
-    field("hosts", question.hosts, "hosts for workers, who share them (as many as there must be)",
+    field("cores", scenario.cores, "processors of a host (as this machine)", Between(1, 1024));
+    field("hosts", scenario.hosts, "hosts for workers, who share them (as many as there must be)",
           Between(1, 65'536));
-    field("servers", question.servers, "parameter servers (1)", Between(1, 1024));
+    field("servers", scenario.servers, "parameter servers (1)", Between(1, 1024));
     field("servers_on", servers_on,
           "where servers run, on hosts of their own or on the workers': own, workers (own)",
           OneOf{"own", "workers"});
-    field("ssp", question.bound, "rounds a worker may be ahead of the slowest (3)", Between(0, 1e6));
+    field("ssp", scenario.bound, "rounds a worker may be ahead of the slowest (3)", Between(0, 1e6));
     field("batch", batch, "workers in step split a batch, or let it grow: split, grow (split)",
           OneOf{"split", "grow"});
     field("seconds", seconds, "time to measure for (6)", Between(0.1, 3600));
@@ -91,53 +92,44 @@ PlanConfig ReadConfig(const PlanFlags& flags) {
   ConfigFields fields;
   fields.Add(config);
   for (const auto& [name, value] : flags.plan) fields.Set(name, value, OptionOf(name));
-  if (!flags.plan.contains("hosts")) config.question.hosts = 0;
-  config.question.split = config.batch == "split";
-  config.question.servers_on_workers = config.servers_on == "workers";
-  config.question.slow = ReadSlowness(flags.straggler);
+  Scenario& scenario = config.question.scenario;
+  if (!flags.plan.contains("hosts")) scenario.hosts = 0;
+  scenario.split = config.batch == "split";
+  scenario.servers_on_workers = config.servers_on == "workers";
+  scenario.slow = ReadSlowness(flags.straggler);
   return config;
 }
 
-// With another store than the flags choose (null: as they do), everything else is the same, the preset
-// included.
-std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const RunnableWay* way, int bound,
-                                         int workers) {
+// Whatever the flags choose otherwise, the preset included.
+std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& way, int bound, int workers) {
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
-  if (way != nullptr) {
-    run.store = way->store;
-    run.server.addresses = "1";
-    run.server.pace = way->pace;
-    run.server.staleness_bound = bound;
-  }
+  run.store = way.store;
+  run.server.addresses = "1";
+  run.server.pace = way.pace;
+  run.server.staleness_bound = bound;
   run.workers = workers;
   settings->Resolve();
   return settings;
 }
 
-constexpr const char* kNoTrips =
-    "server-sync, async and ssp are left out, because trips to servers were not measured";
-
-// Whatever else fails ends the command; without servers there is still much to say.
-void Measure(const RunSettings& settings, double seconds, ConstantTable& table,
-             std::vector<std::string>& notes) {
-  Calibrate(settings, 5 * seconds / 6, table);
-  try {
-    CalibrateTrips(settings, seconds / 6, table);
-  } catch (const Error& error) {
-    notes.push_back(fmt::format("{}: {}", kNoTrips, error.what()));
-  }
-}
-
-void ReadConstants(const PlanFlags& flags, double seconds, const RunSettings& settings, ConstantTable& table,
-                   std::vector<std::string>& notes) {
+void ReadConstants(const PlanFlags& flags, double seconds, const MakeSettings& make_settings,
+                   const std::atomic<bool>& stop, ConstantTable& table, std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
-    table.ReadFrom(flags.constants, settings.run.env, settings.run.algo);
-    if (!table.values.knows_trips()) notes.push_back(fmt::format("{} for {}", kNoTrips, flags.constants));
+    const RunConfig run = make_settings(kAllReduceWay, 1)->run;
+    table.ReadFrom(flags.constants, run.env, run.algo);
+    std::string missing;
+    for (const PlanWay* const way : kPlanWays) {
+      if (!table.values.Knows(*way)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", way->name);
+    }
+    if (!missing.empty()) {
+      notes.push_back(fmt::format("left out: {}: not measured for {}", missing, flags.constants));
+    }
   } else {
     if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", seconds);
-    Measure(settings, seconds, table, notes);
+    Calibrate(make_settings, seconds, stop, table, notes);
   }
+  if (stop) return;
   if (flags.latency) {
     table.values.network.latency_s = ParseSeconds(*flags.latency, "--latency");
     table.SetOrigin("network_latency", "--latency");
@@ -166,28 +158,27 @@ void CheckFlags(const PlanFlags& flags) {
 int RunPlan(const PlanFlags& flags) {
   PlanConfig config = ReadConfig(flags);
   CheckFlags(flags);
-  const auto settings = SettingsFor(flags, nullptr, 0, 1);
-  config.question.seed = settings->run.seed;
-  config.question.overlap = settings->run.server.overlap;
+  const MakeSettings make_settings = [&](const PlanWay& way, int workers) {
+    return SettingsFor(flags, way, config.question.scenario.bound, workers);
+  };
+  const RunConfig run = make_settings(kAllReduceWay, 1)->run;
+  config.question.scenario.seed = run.seed;
+  config.question.scenario.overlap = run.server.overlap;
+  const std::atomic<bool>& stop = StopOnSignals();
   ConstantTable table;
   std::vector<std::string> notes;
-  ReadConstants(flags, config.seconds, *settings, table, notes);
+  try {
+    ReadConstants(flags, config.seconds, make_settings, stop, table, notes);
+  } catch (const Error&) {
+    if (!stop) throw;
+  }
+  if (stop) return InterruptedCode();  // there is nothing to predict from
 
   Forecast forecast = MakeForecast(table.values, config.question);
   forecast.notes = std::move(notes);
-  if (!settings->algorithm->NeedsWorkersInStep().empty()) {
-    forecast.notes.push_back(fmt::format("async, ssp and shared as if {} were off: it needs workers in step",
-                                         settings->algorithm->NeedsWorkersInStep()));
-  }
-  bool interrupted = false;
   if (flags.validate) {
-    const auto make = [&](const RunnableWay& way, int workers) {
-      return SettingsFor(flags, &way, config.question.bound, workers);
-    };
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
-    const std::atomic<bool>& stop = StopOnSignals();
-    Validate(table.values, make, config.seconds / 6, stop, forecast);
-    interrupted = stop.load();
+    Validate(table.values, make_settings, config.seconds / 6, stop, forecast);
   }
   if (!flags.out.empty()) WriteFileAtomically(flags.out, ForecastPlot(forecast).ToSvg());
   if (flags.json) {
@@ -196,7 +187,7 @@ int RunPlan(const PlanFlags& flags) {
     fmt::print("{}", ForecastTable(forecast, table));
     if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);
   }
-  return interrupted ? InterruptedCode() : 0;
+  return stop ? InterruptedCode() : 0;
 }
 
 }  // namespace
@@ -219,8 +210,8 @@ Command AddPlanCommand(CommandLine& program) {
         OptionOf(field.name),
         [flags, name = field.name](const std::string& value) { flags->plan[name] = value; }, field.doc);
   }
-  command.Option("--latency", flags->latency, "of a message between hosts, as in 50us (the loopback's)");
-  command.Option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (the loopback's)");
+  command.Option("--latency", flags->latency, "of a message between hosts, as in 50us (30us)");
+  command.Option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (10Gbit/s)");
   command.Option("--straggler", flags->straggler,
                  "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
   command.Option("--constants", flags->constants, "read the constants from this file instead of measuring");

@@ -2,281 +2,176 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <map>
-#include <memory>
-#include <numeric>
+#include <limits>
 #include <thread>
 
+#include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
-#include "trireme/nn/fused_executor.h"
-#include "trireme/plan/probe.h"
-#include "trireme/plan/simulate.h"
-#include "trireme/plan/timing_store.h"
-#include "trireme/train/speedup.h"
+#include "trireme/plan/rounds.h"
+#include "trireme/store/shared_store.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kLongestWarmUp = 60;  // seconds
+constexpr double kProbeSeconds = 0.1;
+constexpr double kLeast = 1e-7;  // seconds that anything takes at least
 
-// One worker with 1/parts of the work, which goes on whenever it is told to.
-class LoneWorker {
- public:
-  LoneWorker(const RunSettings& settings, const Network& network, int parts)
-      : executor_(network),
-        group_(1),
-        comm_(group_, 0),
-        store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network)), parts),
-        algorithm_(settings.algorithm->Make({.env = settings.env(),
-                                             .executor = executor_,
-                                             .store = store_,
-                                             .seed = settings.run.seed,
-                                             .shards = settings.run.shards,
-                                             .first_shard = 0,
-                                             .own_shards = settings.run.shards / parts})) {
-    WarmUp();
-  }
+// Of one allreduce of two threads, in the batch of calls that others disturbed least.
+double ThreadsAllReduce(std::size_t floats) {
+  const std::size_t calls = std::clamp<std::size_t>(500'000 / floats, 2, 20);
+  ThreadGroup group(2);
+  double least_s = std::numeric_limits<double>::infinity();
+  const double end_s = MonotonicSeconds() + kProbeSeconds;
+  const auto body = [&](int rank) {
+    ThreadCommunicator comm(group, rank);
+    AlignedBuffer<float> values(floats);
+    for (float more = 1; more != 0;) {
+      const double begun_s = MonotonicSeconds();
+      for (std::size_t i = 0; i < calls; ++i) comm.AllReduceSum(values.span());
+      if (rank == 0) least_s = std::min(least_s, (MonotonicSeconds() - begun_s) / static_cast<double>(calls));
+      more = MonotonicSeconds() < end_s ? 1 : 0;
+      comm.Broadcast(std::span(&more, 1));
+    }
+  };
+  std::thread other(body, 1);
+  body(0);
+  other.join();
+  return least_s;
+}
 
-  void RunFor(double seconds) {
-    store_.Resume();
-    const double end_s = MonotonicSeconds() + seconds;
-    do Iterate();
-    while (MonotonicSeconds() < end_s);
-    store_.Pause();
+// Runs until the rate can be told: runs that are too short are made longer.
+Rate RateOf(RunSettings& settings, double steps, const std::atomic<bool>& stop) {
+  for (int attempt = 0; attempt < 8 && !stop; ++attempt, steps *= 2) {
+    if (const auto rate = MeasureRate(settings, steps, {}, stop)) return *rate;
   }
+  if (stop) Fail("interrupted");
+  Fail("runs were too short to be measured: give more --seconds");
+}
 
-  const TimingStore::Account& account() const { return store_.account(); }
-  double SecondsPerRound() const {
-    double sum = 0;
-    for (const TimingStore::Round& round : account().rounds) sum += round.compute_s;
-    return sum / static_cast<double>(account().rounds.size());
-  }
-  double StepsPerRound() const {
-    return static_cast<double>(iterations_ * algorithm_->steps_per_iteration()) /
-           static_cast<double>(account().rounds.size());
-  }
-  double IterationsPerRound() const {
-    return static_cast<double>(iterations_) / static_cast<double>(account().rounds.size());
-  }
+// Measures short runs and puts what they show into the constants.
+struct Calibration {
+  const MakeSettings& make_settings;
+  double seconds;  // of a run
+  const std::atomic<bool>& stop;
+  PlanConstants& constants;
 
- private:
-  static std::vector<float> Initial(const RunSettings& settings, const Network& network) {
-    std::vector<float> params(network.param_count());
-    network.Initialise(settings.run.seed, params);
-    return params;
-  }
-
-  // Kernels are generated and a replay is filled before the first push; neither is a part of the rounds.
-  void WarmUp() {
-    const double begun_s = MonotonicSeconds();
-    do {
-      Iterate();
-      if (MonotonicSeconds() - begun_s > kLongestWarmUp) {
-        Fail("there was no gradient within {:g} s: reduce what is collected before learning starts",
-             kLongestWarmUp);
-      }
-    } while (account().rounds.empty());
-    Iterate();
-    store_.Start();
-    store_.Pause();
-    iterations_ = 0;
+  // Per round of one worker. Through servers they do less in the same time.
+  Rate RunOf(const PlanWay& way, int workers, RunSettings& settings) const {
+    const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
+    Rate rate = RateOf(settings, seconds * steps_per_s * (way.on_servers ? 0.3 : 1), stop);
+    for (double* const each : {&rate.wall_s, &rate.cpu_s, &rate.servers_cpu_s}) {
+      *each *= constants.steps_per_round * workers;
+    }
+    return rate;
   }
 
-  void Iterate() {
-    MetricRow row;
-    store_.BeginIteration();
-    algorithm_->Iterate(0, row);
-    ++iterations_;
+  // A round of the algorithm takes what it takes in a run: with what happens between iterations, and with a
+  // replay that has grown.
+  void ScaleRounds() const {
+    const auto settings = make_settings(kAllReduceWay, 1);
+    const double round_s = RunOf(kAllReduceWay, 1, *settings).cpu_s - constants.apply_s();
+    const double scale = std::max(kLeast, round_s) / constants.RoundSeconds(1);
+    constants.round_fixed_s *= scale;
+    constants.round_split_s *= scale;
   }
 
-  FusedExecutor executor_;
-  ThreadGroup group_;
-  ThreadCommunicator comm_;
-  TimingStore store_;
-  std::unique_ptr<Algorithm> algorithm_;
-  std::int64_t iterations_ = 0;
+  // Workers of this way never wait, so how much slower they compute side by side shows in processor time.
+  void MeasureShared() const {
+    const int crowd = UsableProcessors();
+    const auto lone = make_settings(kSharedWay, 1), crowded = make_settings(kSharedWay, crowd);
+    const double alone_s = RunOf(kSharedWay, 1, *lone).cpu_s;
+    constants.shared_s = std::max(kLeast, alone_s - constants.RoundSeconds(1));
+    constants.crowding = std::max(1.0, RunOf(kSharedWay, crowd, *crowded).cpu_s / crowd / alone_s);
+  }
+
+  // Processor time at both ends, and the rest. Processor time that a trip does not wait for, such as falling
+  // asleep after the answer, is no part of it. Where computing hides the trip, it costs the worker's part.
+  void MeasureTrip(const PlanWay& way) const {
+    const auto settings = make_settings(way, 1);
+    const Rate rate = RunOf(way, 1, *settings);
+    const double worker_s = std::max(kLeast, rate.cpu_s - constants.RoundSeconds(1));
+    const double server_s = std::max(kLeast, rate.servers_cpu_s - constants.apply_s());
+    const double hidden_s = constants.sync_trip.latency_s;
+    const bool hides = !way.in_step && settings->run.server.overlap;
+    const auto set = [&](PlanConstants& c, double factor) {
+      const double less = std::min(factor, 1.0), more = std::max(factor, 1.0) - 1;
+      (way.in_step ? c.sync_trip : c.async_trip) =
+          hides ? Trip{factor * worker_s, server_s, hidden_s}
+                : Trip{less * worker_s, less * server_s, more * (worker_s + server_s)};
+    };
+    constants = FitTo(constants, ScenarioHere(way, 1, settings->run), rate.wall_s, set);
+    if (rate.links.empty()) return;
+    const Link link{rate.links.front().latency_s, rate.links.front().bytes_per_s};
+    constants.trip_fixed_share = link.latency_s / link.Seconds(constants.gradient_bytes());
+  }
+
+  // How many times longer a trip takes with a worker on every processor, each on its own.
+  void MeasureTripCrowding() const {
+    const int crowd = UsableProcessors();
+    if (crowd == 1) return;
+    const auto settings = make_settings(kAsyncWay, crowd);
+    constants = FitTo(constants, ScenarioHere(kAsyncWay, crowd, settings->run),
+                      RunOf(kAsyncWay, crowd, *settings).wall_s,
+                      [](PlanConstants& c, double factor) { c.trip_crowding = factor; });
+  }
 };
-
-// Every round relative to the median of its position, which a single disturbed round does not move.
-std::vector<double> Ratios(const std::vector<TimingStore::Round>& rounds) {
-  std::map<int, std::vector<double>> by_position;
-  for (const TimingStore::Round& round : rounds) by_position[round.position].push_back(round.compute_s);
-  std::vector<double> ratios;
-  for (const auto& [position, seconds] : by_position) {
-    const double median_s = Median(seconds);
-    for (const double each : seconds) {
-      if (median_s > 0) ratios.push_back(each / median_s);
-    }
-  }
-  return ratios;
-}
-
-// The mean round of as many workers as there are processors, each with a model of its own, at the same time,
-// relative to that of `alone`, taken in turns.
-double MeasureCrowding(const RunSettings& settings, const Network& network, double seconds) {
-  const int processors = UsableProcessors();
-  if (processors == 1) return 1;
-  LoneWorker alone(settings, network, 1);
-  std::vector<std::unique_ptr<LoneWorker>> crowd;
-  crowd.reserve(processors);
-  for (int i = 0; i < processors; ++i) crowd.push_back(std::make_unique<LoneWorker>(settings, network, 1));
-  constexpr int kTurns = 4;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    alone.RunFor(seconds / 2 / kTurns);
-    std::vector<std::exception_ptr> errors(processors);
-    std::vector<std::thread> threads;
-    threads.reserve(processors);
-    for (int i = 0; i < processors; ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          crowd[i]->RunFor(seconds / 2 / kTurns);
-        } catch (...) {
-          errors[i] = std::current_exception();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& error : errors) {
-      if (error) std::rethrow_exception(error);
-    }
-  }
-  double crowded_s = 0;
-  for (const auto& worker : crowd) crowded_s += worker->SecondsPerRound() / processors;
-  return std::max(1.0, crowded_s / alone.SecondsPerRound());
-}
-
-void MeasureRounds(const RunSettings& settings, const Network& network, double seconds,
-                   PlanConstants& constants) {
-  std::vector<std::unique_ptr<LoneWorker>> workers;
-  std::vector<int> parts;
-  for (int k = 1; k <= settings.run.shards; k *= 2) {
-    parts.push_back(k);
-    workers.push_back(std::make_unique<LoneWorker>(settings, network, k));
-  }
-  constexpr int kTurns = 4;  // alternately, so that what changes on the machine touches all alike
-  for (int turn = 0; turn < kTurns; ++turn) {
-    for (const auto& worker : workers) {
-      worker->RunFor(seconds / kTurns / static_cast<double>(workers.size()));
-    }
-  }
-  std::vector<PartTime> times;
-  for (std::size_t i = 0; i < workers.size(); ++i) {
-    if (workers[i]->account().rounds.empty()) Fail("too few gradients to measure: give more --seconds");
-    times.push_back({parts[i], workers[i]->SecondsPerRound()});
-  }
-  const RoundFit fit = FitRounds(times);
-  constants.round_fixed_s = fit.fixed_s;
-  constants.round_split_s = fit.split_s;
-
-  const LoneWorker& whole = *workers.front();
-  const TimingStore::Account& account = whole.account();
-  const auto rounds = static_cast<double>(account.rounds.size());
-  constants.round_times = Hundredths(Ratios(account.rounds));
-  constants.floats = static_cast<int>(account.push_floats);
-  constants.steps_per_round = whole.StepsPerRound();
-  constants.apply_s_per_float = account.push_s / rounds / constants.floats;
-  // After every iteration the first worker tells the others how to go on: two doubles.
-  const double announcements = whole.IterationsPerRound();
-  const double notices = static_cast<double>(account.shares) / rounds + announcements;
-  constants.notices_per_round = notices;
-  constants.notice_bytes =
-      (static_cast<double>(account.share_bytes) / rounds + 2 * sizeof(double) * announcements) / notices;
-}
 
 }  // namespace
 
-RoundFit FitRounds(std::span<const PartTime> times) {
-  TRIREME_CHECK(!times.empty());
-  // Least squares of (fixed + split x - y) / y over x = 1 / parts: two linear equations.
-  double s1 = 0, sx = 0, sxx = 0, sy = 0, sxy = 0;
-  for (const PartTime& time : times) {
-    const double x = 1.0 / time.parts, w = 1 / (time.seconds * time.seconds);
-    s1 += w;
-    sx += w * x;
-    sxx += w * x * x;
-    sy += w * time.seconds;
-    sxy += w * x * time.seconds;
-  }
-  const double determinant = s1 * sxx - sx * sx;
-  if (times.size() == 1 || determinant <= 0) return {.fixed_s = 0, .split_s = sxy / sxx};
-  const double fixed_s = (sy * sxx - sx * sxy) / determinant;
-  const double split_s = (s1 * sxy - sx * sy) / determinant;
-  if (fixed_s < 0) return {.fixed_s = 0, .split_s = sxy / sxx};
-  if (split_s < 0) return {.fixed_s = sy / s1, .split_s = 0};
-  return {.fixed_s = fixed_s, .split_s = split_s};
+Link ProbeThreads(std::size_t floats) {
+  const double one_s = ThreadsAllReduce(1), all_s = ThreadsAllReduce(floats);
+  const auto bytes = static_cast<double>(floats * sizeof(float));
+  // Below the noise of the two figures there is no rate to be seen; a memory's is not above this.
+  constexpr double kFastest = 1e12;
+  return {.latency_s = one_s / 2, .bytes_per_s = std::min(kFastest, bytes / std::max(all_s - one_s, 1e-12))};
 }
 
-std::vector<int> Hundredths(std::vector<double> ratios) {
-  std::ranges::sort(ratios);
-  const std::size_t parts = std::min<std::size_t>(100, ratios.size());
-  std::vector<int> thousandths;
-  for (std::size_t i = 0; i < parts; ++i) {
-    const auto begin = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() * i / parts);
-    const auto end = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() * (i + 1) / parts);
-    const double mean = std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
-    thousandths.push_back(static_cast<int>(std::lround(1000 * mean)));
+PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
+                    const std::function<void(PlanConstants&, double)>& set) {
+  PlanConstants fitted = constants;
+  Scenario brief = scenario;
+  brief.rounds = 400;
+  double low = 1e-3, high = 1e3;
+  for (int i = 0; i < 30; ++i) {
+    const double factor = std::sqrt(low * high);
+    set(fitted, factor);
+    (Simulate(fitted, brief).round_s < round_s ? low : high) = factor;
   }
-  return thousandths;
+  set(fitted, std::sqrt(low * high));
+  return fitted;
 }
 
-void Calibrate(const RunSettings& settings, double seconds, ConstantTable& table) {
-  const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
+void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
+               ConstantTable& table, std::vector<std::string>& notes) {
+  const auto settings = make_settings(kAllReduceWay, 1);
   PlanConstants& constants = table.values;
-  constants.env = settings.run.env;
-  constants.algo = settings.run.algo;
-  MeasureRounds(settings, network, 2 * seconds / 3, constants);
-  constants.crowding = MeasureCrowding(settings, network, seconds / 3);
-  const auto floats = static_cast<std::size_t>(constants.floats);
-  constants.add_s_per_float = ProbeAdd(floats);
-  constants.copy_s_per_float = ProbeCopy(floats);
-  constants.shared_s_per_float = ProbeShared(settings.algorithm->optimizer(), floats);
-  constants.threads = ProbeThreads(floats);
-  constants.loopback = ProbeLoopback();
-  constants.network = constants.loopback;
+  constants.env = settings->run.env;
+  constants.algo = settings->run.algo;
+  MeasureRounds(*settings, seconds / 2, stop, constants);
+  constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));
+  const Calibration calibration{make_settings, seconds / 10, stop, constants};
+  calibration.ScaleRounds();
   table.SetOrigin("", "measured");
-  table.SetOrigin("network_", "the loopback's");
-  for (const char* name : {"trip_", "poll_"}) table.SetOrigin(name, "not measured");
-}
-
-double FitTripCrowding(const PlanConstants& constants, int workers, double think_s, double round_s) {
-  if (workers == 1) return 1;
-  PlanConstants crowd = constants;
-  crowd.round_fixed_s = think_s;
-  crowd.round_split_s = 0;
-  crowd.round_times = {1000};
-  crowd.crowding = 1;
-  double low = 0.1, high = 100;
-  for (int i = 0; i < 24; ++i) {
-    crowd.trip_crowding = std::sqrt(low * high);
-    const Scenario scenario{.way = Way::kAsync,
-                            .workers = workers,
-                            .servers_on_workers = true,
-                            .hosts = 1,
-                            .cores = workers,
-                            .rounds = 400};
-    (Simulate(crowd, scenario).round_s < round_s ? low : high) = crowd.trip_crowding;
-  }
-  return std::sqrt(low * high);
-}
-
-void CalibrateTrips(const RunSettings& settings, double seconds, ConstantTable& table) {
-  PlanConstants& constants = table.values;
-  const ServerTrips trips = ProbeServer({.optimizer = settings.algorithm->optimizer(),
-                                         .floats = static_cast<std::size_t>(constants.floats),
-                                         .think_s = constants.RoundSeconds(1),
-                                         .apply_s_per_float = constants.apply_s_per_float,
-                                         .seconds = seconds});
-  constants.trip_worker = trips.worker;
-  constants.trip_server = trips.server;
-  constants.trip_latency_s = trips.latency_s;
-  constants.trip_overlapped = trips.overlapped;
-  constants.poll_s = trips.poll_s;
-  constants.trip_crowding =
-      FitTripCrowding(constants, trips.crowd, constants.RoundSeconds(1), trips.crowded_round_s);
-  for (const char* name : {"trip_", "poll_"}) table.SetOrigin(name, "measured");
+  table.SetOrigin("network_", "assumed");
+  const auto attempt = [&](const char* ways, const char* prefix, auto measure) {
+    table.SetOrigin(prefix, "not measured");
+    try {
+      if (stop) Fail("interrupted");
+      measure();
+      table.SetOrigin(prefix, "measured");
+      return true;
+    } catch (const Error& error) {
+      notes.push_back(fmt::format("left out: {}: {}", ways, error.what()));
+      return false;
+    }
+  };
+  attempt("shared", "shared_", [&] { calibration.MeasureShared(); });
+  for (const char* prefix : {"async_", "trip_"}) table.SetOrigin(prefix, "not measured");
+  attempt("server-sync, async and ssp", "sync_", [&] { calibration.MeasureTrip(kServerSyncWay); }) &&
+      attempt("async and ssp", "async_", [&] { calibration.MeasureTrip(kAsyncWay); }) &&
+      attempt("", "trip_", [&] { calibration.MeasureTripCrowding(); });
 }
 
 }  // namespace trireme

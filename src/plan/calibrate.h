@@ -1,50 +1,32 @@
-// Measures the constants of a prediction on this machine: runs the algorithm really, with one worker, for a
-// few seconds.
+// Measures the constants of a prediction on this machine: inside a worker, in short runs, and in memory.
 //
-// A worker that has 1/k of the work is measured as such, for k = 1, 2, 4, ... shards: an algorithm with so
-// many of the shards, against a store that answers as if the others were there. The two terms of a round's
-// time are fitted to these. How rounds vary is taken from the whole worker: each round relative to the median
-// of its position in the iteration (the first push of an iteration may come after a long collection, in every
-// worker alike: that is no variation to wait for). Times of computing are processor times: what else runs on
-// this machine would not run on a cluster.
+// What the simulation cannot know from its parts is fitted: so that it has, for one worker and for a crowd, the
+// rounds that real runs had.
 #pragma once
 
-#include <span>
+#include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "trireme/plan/constants.h"
-#include "trireme/train/run_config.h"
+#include "trireme/plan/runs.h"
 
 namespace trireme {
 
-// Mean time to compute 1/parts of a round.
-struct PartTime {
-  int parts;
-  double seconds;
-};
+// Two threads that sum `floats` floats in shared memory: half the time for one float (an allreduce meets
+// twice), and the rate of the rest, at 2 (threads - 1) / threads of the bytes as for messages.
+Link ProbeThreads(std::size_t floats);
 
-// The fixed and the split seconds, neither negative, that come nearest to the times (relative squares).
-struct RoundFit {
-  double fixed_s, split_s;
-};
-RoundFit FitRounds(std::span<const PartTime> times);
+// `constants` after `set` was called with the factor, within [0.001, 1000], with which the simulation of
+// `scenario` has rounds of `round_s`. Requires that they get longer with it.
+PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
+                    const std::function<void(PlanConstants&, double)>& set);
 
-// How times vary: the mean of each hundredth of the sorted `ratios`, in thousandths. Fewer ratios than that
-// give fewer numbers.
-std::vector<int> Hundredths(std::vector<double> ratios);
-
-// Fills `table` with everything but trips to servers and the network, about which one machine knows nothing:
-// the loopback stands in. Takes about `seconds`. `settings` must be resolved. Throws Error.
-void Calibrate(const RunSettings& settings, double seconds, ConstantTable& table);
-
-// How many times as long trips take in a crowd: with this factor the simulation of `workers` that compute for
-// `think_s` and push on their own, with a server on the same processors, one for each worker, has rounds of
-// `round_s`. Within [0.1, 100].
-double FitTripCrowding(const PlanConstants& constants, int workers, double think_s, double round_s);
-
-// Adds what trips to a server cost, in about `seconds`. Requires what Calibrate measures. Starts processes of
-// this program, so the caller must be `trireme`. Throws Error.
-void CalibrateTrips(const RunSettings& settings, double seconds, ConstantTable& table);
+// Fills `table` in about `seconds`, with everything but the network, about which one machine knows nothing.
+// Ways that cannot be run become a note, and are not known then. Starts processes of this program for servers,
+// so the caller must be `trireme`. Throws Error, also when `stop` is set.
+void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
+               ConstantTable& table, std::vector<std::string>& notes);
 
 }  // namespace trireme

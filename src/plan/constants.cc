@@ -44,32 +44,24 @@ void PlanConstants::Fields(ConfigFields& field) {
         NonNegative());
   field("notice_bytes", notice_bytes, "bytes of such an exchange", NonNegative());
   field("apply_s_per_float", apply_s_per_float, "clipping and applying a gradient", NonNegative());
-  field("add_s_per_float", add_s_per_float, "adding two gradients", NonNegative());
-  field("copy_s_per_float", copy_s_per_float, "copying a gradient to or from a message", NonNegative());
-  field("shared_s_per_float", shared_s_per_float, "pull and push in memory that threads share",
-        NonNegative());
+  field("shared_s", shared_s, "pull and push in memory that threads share", NonNegative());
   field("network_latency_s", network.latency_s, "a message between hosts, however short", NonNegative());
   field("network_bytes_per_s", network.bytes_per_s, "a host's link, in each direction", Positive());
-  field("loopback_latency_s", loopback.latency_s, "a message between processes of a host", NonNegative());
-  field("loopback_bytes_per_s", loopback.bytes_per_s, "between processes of a host", Positive());
   field("threads_latency_s", threads.latency_s, "a meeting of the threads of a process", NonNegative());
   field("threads_bytes_per_s", threads.bytes_per_s, "exchanging and adding between threads", Positive());
-  field("trip_worker_s", trip_worker.fixed_s, "a worker's processor time for a push and its answer",
-        NonNegative());
-  field("trip_worker_s_per_float", trip_worker.s_per_float, "the same, for each float of a push",
-        NonNegative());
-  field("trip_server_s", trip_server.fixed_s, "the server's processor time for a push and its answer",
-        NonNegative());
-  field("trip_server_s_per_float", trip_server.s_per_float, "the same, for each float, beyond applying",
-        NonNegative());
-  field("trip_latency_s", trip_latency_s, "the rest of such a trip, to a server process on the same host",
-        NonNegative());
-  field("trip_overlapped", trip_overlapped,
-        "a worker's processor time for a trip that it does not wait for, relative to one that it waits for",
-        Positive());
+  const auto trip = [&](const std::string& name, Trip& cost, const char* who) {
+    field(name + "_trip_worker_s", cost.worker_s,
+          fmt::format("a worker's processor time for a push and its answer, {}", who), NonNegative());
+    field(name + "_trip_server_s", cost.server_s, "the same of the server, without applying", NonNegative());
+    field(name + "_trip_latency_s", cost.latency_s, "the rest of such a trip, to a server on the same host",
+          NonNegative());
+  };
+  trip("sync", sync_trip, "in step");
+  trip("async", async_trip, "on its own");
+  field("trip_fixed_share", trip_fixed_share, "of a trip's time, what the shortest message takes as well",
+        UnitInterval());
   field("trip_crowding", trip_crowding,
         "a trip takes so many times as long when all processors of a host have a worker", Positive());
-  field("poll_s", poll_s, "how long a worker looks for an answer that has not come", NonNegative());
 }
 
 void ConstantTable::ReadFrom(const std::string& path, const std::string& env, const std::string& algo) {

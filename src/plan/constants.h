@@ -2,19 +2,18 @@
 //
 // A round is what lies between two pushes of a gradient. A worker that has 1/k of its work computes for
 //
-//   (round_fixed_s + round_split_s / k) * ratio,      ratio drawn from round_times, scaled to mean 1
+//   (round_fixed_s + round_split_s / k) * ratio,      ratio drawn from round_times, scaled to mean 1.
 //
-// and applying, adding and copying gradients take so much per float. Links cost latency + bytes / bandwidth.
-// A trip is a request to a server and its answer; it also costs processor time at both ends.
-// docs/plan.md describes each constant. A file of constants is TOML with the names below.
+// Links cost latency + bytes / bandwidth. A trip is a push to a server and the parameters that come back.
+// docs/plan.md describes each constant. A file of constants is TOML with the names in constants.cc.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/plan/ways.h"
 
 namespace trireme {
 
@@ -27,12 +26,9 @@ struct Link {
   double Seconds(double bytes) const { return latency_s + Transfer(bytes); }
 };
 
-// A trip with n floats each way takes fixed_s + n * s_per_float of a processor, at one of its ends.
-struct TripCost {
-  double fixed_s = 0;
-  double s_per_float = 0;
-
-  double Seconds(double floats) const { return fixed_s + s_per_float * floats; }
+// What a trip takes: of a processor at its two ends, and beyond that.
+struct Trip {
+  double worker_s = 0, server_s = 0, latency_s = 0;
 };
 
 struct PlanConstants {
@@ -46,21 +42,23 @@ struct PlanConstants {
   double notices_per_round = 0;
   double notice_bytes = 0;
   double apply_s_per_float = 0;
-  double add_s_per_float = 0;
-  double copy_s_per_float = 0;
-  double shared_s_per_float = 0;
-  Link network, loopback, threads;
-  TripCost trip_worker, trip_server;
-  double trip_latency_s = 0;
-  double trip_overlapped = 1;
+  double shared_s = 0;
+  Link network = {.latency_s = 30e-6, .bytes_per_s = 1.25e9};
+  Link threads;
+  Trip sync_trip, async_trip;
+  double trip_fixed_share = 1;
   double trip_crowding = 1;
-  double poll_s = 0;
 
   void Fields(ConfigFields& field);
 
-  // Trips that cost nothing were never measured: what goes through servers is not known then.
-  bool knows_trips() const { return trip_worker.Seconds(floats) > 0 && trip_server.Seconds(floats) > 0; }
+  // What costs nothing was never measured: ways that need it are not known then.
+  bool Knows(const PlanWay& way) const {
+    if (way.on_servers) return TripOf(way).worker_s > 0 && TripOf(way).server_s > 0;
+    return way.in_step || shared_s > 0;
+  }
+  const Trip& TripOf(const PlanWay& way) const { return way.in_step ? sync_trip : async_trip; }
   double gradient_bytes() const { return sizeof(float) * static_cast<double>(floats); }
+  double apply_s() const { return apply_s_per_float * floats; }
   // Mean time to compute 1/k of a round, on a processor that others leave alone.
   double RoundSeconds(double k) const { return round_fixed_s + round_split_s / k; }
 };

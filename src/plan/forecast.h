@@ -8,53 +8,45 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "trireme/metrics/plot.h"
 #include "trireme/plan/constants.h"
+#include "trireme/plan/figures.h"
 #include "trireme/plan/simulate.h"
 
 namespace trireme {
 
+// Where real runs differ more from their prediction, there is none.
+inline constexpr double kMostError = 0.15;
+
 struct ForecastQuestion {
   int workers_up_to = 1024;
-  int hosts = 0;  // as in Scenario
-  int cores = 1;
-  int servers = 1;
-  bool servers_on_workers = false;
-  bool overlap = false;
-  int bound = 3;
-  bool split = true;
-  Slowness slow = {};
-  std::uint64_t seed = 1;
+  Scenario scenario = {};  // of all rows, but for way and workers
 };
 
 struct ForecastRow {
-  Way way = Way::kAllReduce;
+  const PlanWay* way = nullptr;
   int workers = 0;
   Outcome outcome = {};
   double speedup = 0;
-  double efficiency = 0;           // speedup / workers
   bool beyond_shards = false;      // a run cannot be split among so many workers
   bool beyond_processors = false;  // several workers share a processor
 };
 
 // One prediction beside what a real run did.
 struct ForecastCheck {
-  Way way = Way::kAllReduce;
-  std::string store;  // that ran
+  const PlanWay* way = nullptr;
   int workers = 0;
   double predicted_steps_per_s = 0, measured_steps_per_s = 0;
   double predicted_speedup = 0, measured_speedup = 0;
   // Processor time per worker and second of the measured runs: well below 1 when others used the machine, and
-  // then the measured rate is too low to judge by.
-  // Not known of ways through servers: their workers also wait, and servers run beside them.
-  double processors_had = 1;
-  // Of workers on their own; both NaN for others.
-  double predicted_staleness = std::numeric_limits<double>::quiet_NaN();
-  double measured_staleness = std::numeric_limits<double>::quiet_NaN();
+  // then the measured rate is too low to judge by. Not known where workers also wait for servers.
+  double processors_had = kUnknown;
+  // Of workers on their own.
+  double predicted_staleness = kUnknown, measured_staleness = kUnknown;
 
   double SpeedupError() const { return predicted_speedup / measured_speedup - 1; }
   double RateError() const { return predicted_steps_per_s / measured_steps_per_s - 1; }
@@ -63,14 +55,15 @@ struct ForecastCheck {
 struct Forecast {
   std::string env, algo;
   ForecastQuestion question;
-  double one_worker_steps_per_s = 0;       // the reference of speed-ups
-  std::vector<ForecastRow> rows = {};      // by way, then ascending by workers
-  std::vector<ForecastCheck> checks = {};  // with --validate
+  double one_worker_steps_per_s = 0;                         // the reference of speed-ups
+  std::vector<ForecastRow> rows = {};                        // by way, then ascending by workers
+  std::vector<ForecastCheck> checks = {};                    // with --validate
+  std::map<const PlanWay*, std::string> not_predicted = {};  // why
   std::vector<std::string> notes = {};
-};
 
-// The scenario of one row.
-Scenario ScenarioOf(const ForecastQuestion& question, Way way, int workers);
+  // Adds a check. A way whose speed-up was predicted with too large an error is not predicted any more.
+  void Add(const ForecastCheck& check);
+};
 
 Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& question);
 

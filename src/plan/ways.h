@@ -1,37 +1,47 @@
-// The ways to place parameters, as actors of a simulation. See simulate.h for what they are.
+// The ways to place parameters that are predicted and measured: one row each, and nothing else in this folder
+// knows them apart.
 #pragma once
 
-#include "trireme/plan/crew.h"
-#include "trireme/plan/simulate.h"
+#include <string_view>
+
+#include "trireme/server/protocol.h"
 
 namespace trireme {
 
-Outcome SimulateAllReduce(const PlanConstants& constants, const Scenario& scenario);
-Outcome SimulateServers(const PlanConstants& constants, const Scenario& scenario);
-Outcome SimulateShared(const PlanConstants& constants, const Scenario& scenario);
-
-// Small exchanges of workers in step that precede the gradient of round `round` (0, 1, ...): as many over
-// time as the constants say, at most a whole number in each round.
-int NoticesBefore(const PlanConstants& constants, int round);
-
-// One message of an allreduce between hosts, as one of them sees it: it sends to its partner (unless 0 bytes)
-// and then waits for what the partner sends (unless 0 bytes), which it adds to its own or keeps.
-struct ExchangeStep {
-  int partner = 0;
-  double send_bytes = 0, receive_bytes = 0;
-  bool adds = false;
-  int stage = 0;  // the same number on both sides, at most kMostStages - 1
+struct PlanWay {
+  std::string_view name;
+  std::string_view round;  // what happens in one, for people
+  // How a run has it.
+  std::string_view store;
+  Pace pace = Pace::kSync;
+  // Facts that the simulation goes by.
+  bool in_step = false;     // an update waits for all workers, who split a batch
+  bool on_servers = false;  // else in the memory of the workers
+  bool bounded = false;     // nobody is far ahead of the slowest
 };
-inline constexpr int kMostStages = 48;
 
-// What host `host` of `hosts` does to sum `bytes` over all of them. Small messages: recursive doubling,
-// log2(hosts) stages with all bytes. Large ones: reduce-scatter by recursive halving, then allgather by
-// doubling, 2 log2(hosts) stages and 2 (hosts - 1) / hosts * bytes. The quicker one is taken. Of a number
-// that is no power of two, the hosts beyond the last one hand theirs to a partner first and get the sum last.
-std::vector<ExchangeStep> ExchangePlan(const PlanConstants& constants, int host, int hosts, double bytes);
+inline constexpr PlanWay kAllReduceWay{
+    .name = "allreduce", .round = "replicas in step", .store = "allreduce", .in_step = true};
+inline constexpr PlanWay kServerSyncWay{.name = "server-sync",
+                                        .round = "in step through servers",
+                                        .store = "server",
+                                        .in_step = true,
+                                        .on_servers = true};
+inline constexpr PlanWay kAsyncWay{.name = "async",
+                                   .round = "servers apply each push at once",
+                                   .store = "server",
+                                   .pace = Pace::kAsync,
+                                   .on_servers = true};
+inline constexpr PlanWay kSspWay{.name = "ssp",
+                                 .round = "as async, but nobody far ahead of the slowest",
+                                 .store = "server",
+                                 .pace = Pace::kSsp,
+                                 .on_servers = true,
+                                 .bounded = true};
+inline constexpr PlanWay kSharedWay{
+    .name = "shared", .round = "threads of one process, each push applied at once", .store = "shared"};
 
-// The time of an allreduce when all start at once and nobody else uses the links: messages x latency + bytes
-// / bandwidth + adding. `per_host` threads add theirs first.
-double AllReduceSeconds(const PlanConstants& constants, int hosts, int per_host, double bytes);
+inline constexpr const PlanWay* kPlanWays[] = {&kAllReduceWay, &kServerSyncWay, &kAsyncWay, &kSspWay,
+                                               &kSharedWay};
 
 }  // namespace trireme

@@ -10,21 +10,17 @@
 //
 //   kept = sum over workers (steps / (busy + idle time)) / sum over workers (steps / busy time)
 //
-// Workers that wait for each other, for example for a slow one, lower it.
-//
-// Pure functions, no threads, no files. A figure that is not known is NaN here, "-" in the table and null in
-// JSON.
+// Workers that wait for each other, for example for a slow one, lower it. Pure functions, no threads, no files.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/metrics/plot.h"
 #include "trireme/metrics/report.h"
+#include "trireme/plan/figures.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -43,25 +39,14 @@ struct SpeedupQuestion {
   Straggler straggler = {};
 };
 
-// The runs with one number of workers; each figure is the median of theirs.
+// The runs with one number of workers.
 struct SpeedupRow {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
   int workers = 0;
-  int runs = 0;
-  int reached = 0;               // of the runs; without a target 0
-  bool over_processors = false;  // more workers than processors
-  double wall_s = kUnknown;
-  double time_to_target_s = kUnknown;  // infinite when half of the runs or more did not reach it
-  double cpu_s = kUnknown;
-  double steps_per_s = kUnknown;
-  double speedup = kUnknown;  // unknown without runs of 1 worker
-  double efficiency = kUnknown;
-  double kept = kUnknown;
-  double idle = kUnknown;  // idle / (idle + busy), over all workers
-  double bytes_per_step = kUnknown;
-  double messages_per_step = kUnknown;
-  double staleness_mean = kUnknown;  // asynchronous only
+  bool over_processors = false;      // more workers than processors
+  bool all_reached = false;          // the target
+  double basis_s = kUnknown;         // what speed-up is relative to: median T, or 1 / median R
+  double speedup = kUnknown;         // unknown without runs of 1 worker
+  std::vector<Figure> figures = {};  // medians of the runs, and the above
 };
 
 struct SpeedupReport {
@@ -71,11 +56,8 @@ struct SpeedupReport {
   bool interrupted = false;      // some runs are missing
 };
 
-// 1, 2, 4, ... up to twice the processors; when `shards` is given (workers in step), at most that many.
-std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> shards);
-
-// The middle value, or the mean of the two middle ones; NaN values do not count. NaN when there is none.
-double Median(std::vector<double> values);
+// 1, 2, 4, ... up to twice the processors; when `most` is given, at most that many.
+std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> most);
 
 // Groups the runs by their number of workers.
 SpeedupReport MakeSpeedupReport(const SpeedupQuestion& question, std::vector<RunFacts> runs,
@@ -88,7 +70,7 @@ std::string SpeedupTable(const SpeedupReport& report);
 // series of its own.
 LinePlot SpeedupPlot(const SpeedupReport& report);
 
-// One JSON object on one line. docs/speedup.md describes it.
+// One JSON object on one line. docs/plan.md describes it.
 std::string SpeedupJson(const SpeedupReport& report);
 
 }  // namespace trireme
