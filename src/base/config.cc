@@ -221,6 +221,7 @@ std::string Expected(const Field& field) {
 
 void ConfigFields::AddField(Field field) {
   TRIREME_CHECK(!field.name.empty());
+  field.name.insert(0, prefix_);
   TRIREME_CHECK(field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos);
   TRIREME_CHECK(!Has(field.name));
   field.default_text = field.get();

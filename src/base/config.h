@@ -77,9 +77,13 @@ class ConfigFields {
     std::function<std::string(std::string_view)> set;
   };
 
+  // With a prefix, "env_", the names of this struct have it in front.
   template <class Config>
-  void Add(Config& config) {
+  void Add(Config& config, std::string_view prefix = "") {
+    const std::string before = prefix_;
+    prefix_ += prefix;
     config.Fields(*this);
+    prefix_ = before;
   }
 
   // For use inside Fields().
@@ -124,6 +128,7 @@ class ConfigFields {
   const Field& Find(std::string_view name, const std::string& origin) const;
 
   std::vector<Field> fields_;  // in the order they were added
+  std::string prefix_;         // of those that are being added
 };
 
 // The text value of one top-level key of a TOML file, or "" where it is absent or not a text: to learn what a

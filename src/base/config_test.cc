@@ -415,5 +415,28 @@ TEST(ReadTomlText, ReadsOneKeyAndIgnoresTheRest) {
   EXPECT_THROW(ReadTomlText("env = ", "env", "x.toml"), Error);
 }
 
+TEST(ConfigFields, APrefixKeepsNamesApart) {
+  struct Limits {
+    int steps = 5;
+    void Fields(ConfigFields& field) { field("steps", steps, "how many", AtLeast(1)); }
+  };
+  Limits own, other;
+  ConfigFields fields;
+  fields.Add(own);
+  fields.Add(other, "env_");
+  Limits third;
+  fields.Add(third, "third_");
+  EXPECT_EQ(fields.Names(), (std::vector<std::string>{"steps", "env_steps", "third_steps"}));
+  fields.ApplyAssignment("env_steps=7", "--set");
+  EXPECT_EQ(own.steps, 5);
+  EXPECT_EQ(other.steps, 7);
+  try {
+    fields.ApplyAssignment("env_step=7", "--set");
+    FAIL() << "took an unknown name";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'env_steps'"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace trireme
