@@ -12,7 +12,7 @@
 #include "trireme/base/aligned.h"
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
-#include "trireme/env/env.h"
+#include "trireme/env/registry.h"
 
 namespace trireme {
 namespace {
@@ -53,10 +53,10 @@ struct DrawScaled {
 };
 
 void DrawActions(const ActionSpace& space, float* actions, std::size_t n, std::uint64_t step) {
-  if (space.discrete && space.choices == 2) {
+  if (space.discrete() && space.choices() == 2) {
     SimdCall<DrawBits>(actions, n, step);
-  } else if (space.discrete) {
-    SimdCall<DrawScaled>(actions, n, step, space.choices, 0.0f, 0.0f);
+  } else if (space.discrete()) {
+    SimdCall<DrawScaled>(actions, n, step, space.choices(), 0.0f, 0.0f);
   } else {
     SimdCall<DrawScaled>(actions, n, step, 0, space.low[0], space.high[0]);
   }

@@ -191,7 +191,7 @@ void A2c::NormaliseAdvantages() {
 // Of one shard's part of a round, in passes. Samples are used in the order they were collected, where they
 // lie.
 void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
-  const std::size_t obs_size = context_.env.spec.obs_size, action_size = context_.env.spec.action.size();
+  const std::size_t obs_size = context_.env.spec.obs.size(), action_size = context_.env.spec.action.size();
   const A2cLossRule rule{.value_coef = static_cast<float>(config_.value_coef),
                          .entropy_coef = static_cast<float>(config_.entropy_coef),
                          .per_sample = 1.0f / (static_cast<float>(config_.collect.envs) *

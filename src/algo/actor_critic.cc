@@ -52,9 +52,9 @@ void ActorCriticSettings::Fields(ConfigFields& field) {
 }
 
 NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const EnvSpec& env) {
-  const int policy_size = env.action.discrete ? env.action.choices : env.action.size();
+  const int policy_size = env.action.discrete() ? env.action.choices() : env.action.size();
   const auto tower = [&](const char* name, int outputs, double gain) {
-    return settings.layers.Tower(name, env.obs_size, outputs, gain);
+    return settings.layers.Tower(name, env.obs.size(), outputs, gain);
   };
   NetworkSpec spec;
   if (settings.shared_tower) {
@@ -62,7 +62,7 @@ NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const En
   } else {
     spec.towers = {tower("policy", policy_size, settings.policy_gain), tower("value", 1, 1.0)};
   }
-  if (!env.action.discrete) {
+  if (!env.action.discrete()) {
     spec.free_vectors = {{"log_std", policy_size, static_cast<float>(settings.initial_log_std)}};
   }
   return spec;
@@ -79,7 +79,7 @@ OutputView ActorCritic::Value(const float* obs, int n, Tape& tape) const {
 
 void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
                                 std::span<float> final_values) const {
-  const std::size_t obs_size = rollout.env_spec().obs_size;
+  const std::size_t obs_size = rollout.env_spec().obs.size();
   const auto evaluate = [&](const float* obs, int n, auto&& take) {
     const int pass_size = executor_.pass_size();
     for (int first = 0; first < n; first += pass_size) {

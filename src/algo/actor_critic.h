@@ -47,8 +47,8 @@ class ActorCritic {
   ActorCritic(const Executor& executor, const EnvSpec& env)
       : executor_(executor),
         shared_(executor.network().spec().towers.size() == 1),
-        discrete_(env.action.discrete),
-        policy_size_(env.action.discrete ? env.action.choices : env.action.size()) {}
+        discrete_(env.action.discrete()),
+        policy_size_(env.action.discrete() ? env.action.choices() : env.action.size()) {}
 
   bool shared() const { return shared_; }
   bool discrete() const { return discrete_; }

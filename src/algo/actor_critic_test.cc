@@ -15,17 +15,14 @@ namespace {
 
 EnvSpec DiscreteEnv(int obs_size, int choices) {
   EnvSpec env;
-  env.obs_size = obs_size;
-  env.action = {.discrete = true, .choices = choices, .low = {}, .high = {}};
+  env.obs.shape = {obs_size};
+  env.action = ActionSpace::Discrete(choices);
   return env;
 }
 EnvSpec ContinuousEnv(int obs_size, int actions) {
   EnvSpec env;
-  env.obs_size = obs_size;
-  env.action = {.discrete = false,
-                .choices = 0,
-                .low = std::vector<float>(actions, -1.0f),
-                .high = std::vector<float>(actions, 1.0f)};
+  env.obs.shape = {obs_size};
+  env.action = ActionSpace::Box(actions, -1.0f, 1.0f);
   return env;
 }
 

@@ -88,6 +88,8 @@ struct AlgorithmEntry {
   std::string help;       // one line for `trireme algos`
   bool discrete = false;  // action spaces it can drive
   bool continuous = false;
+  bool multi_discrete = false;
+  bool masks = false;   // keeps to the actions that an environment allows
   std::string metrics;  // names it adds to a MetricRow
   std::function<std::unique_ptr<AlgorithmSettings>()> make_settings;
 };

@@ -267,7 +267,7 @@ class ReferenceDoubleQ final : public ReferenceWorker {
       : case_(c),
         rank_(rank),
         q_(run.Tower(0)),
-        choices_(run.env().spec.action.choices),
+        choices_(run.env().spec.action.choices()),
         envs_(run.env(), kQEnvs, rank * kQEnvs),
         seen_(ToNumbers(run.initial())),
         target_(seen_) {}

@@ -9,6 +9,7 @@
 #include "trireme/algo/on_policy.h"
 #include "trireme/algo/settings.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/env/registry.h"
 #include "trireme/nn/fused_executor.h"
 
 namespace trireme {

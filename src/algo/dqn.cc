@@ -98,9 +98,9 @@ struct DqnConfig {
   std::uint64_t ExperienceBytes(const EnvSpec& env) const {
     return memory.Bytes(env, collect.envs, collect.horizon);
   }
-  QHead Head(const EnvSpec& env) const { return {env.action.choices, dueling}; }
+  QHead Head(const EnvSpec& env) const { return {env.action.choices(), dueling}; }
   NetworkSpec MakeNetwork(const EnvSpec& env) const {
-    return {.towers = {layers.Tower(dueling ? "dueling_q" : "q", env.obs_size, Head(env).outputs(), 1.0)},
+    return {.towers = {layers.Tower(dueling ? "dueling_q" : "q", env.obs.size(), Head(env).outputs(), 1.0)},
             .free_vectors = {}};
   }
 
@@ -246,7 +246,7 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
 
 // Of the transitions in batch_, in passes. Leaves |Q - y| in errors_.
 void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
-  const std::size_t obs_size = context_.env.spec.obs_size;
+  const std::size_t obs_size = context_.env.spec.obs.size();
   const TransitionBatch& t = batch_.transitions;
   const QLossRule rule{.huber = static_cast<float>(config_.huber),
                        .per_sample = 1.0f / static_cast<float>(config_.batch)};

@@ -156,7 +156,7 @@ TEST(Dqn, TargetFollowsSlowly) {
 std::vector<Numbers> Remembered(const AlgorithmRun& run, const std::string& state, int shard) {
   const std::string name = fmt::format("shard/{}/replay/records", shard);
   const StateReader in(state);
-  const std::size_t obs_size = run.env().spec.obs_size, width = 2 * obs_size + 3;
+  const std::size_t obs_size = run.env().spec.obs.size(), width = 2 * obs_size + 3;
   std::vector<float> floats(in.GetText(name).size() / sizeof(float));
   in.Get<float>(name, floats);
   EXPECT_EQ(floats.size() % width, 0);
@@ -178,7 +178,7 @@ Actions ActionsOf(double epsilon) {
   const AlgorithmRun run("dqn", "Acrobot-v1",
                          {"envs=8", "horizon=500", "rounds=1", "learning_starts=1000000000", "hidden=[16]",
                           fmt::format("epsilon_start={}", epsilon), fmt::format("epsilon_end={}", epsilon)});
-  const std::size_t obs_size = run.env().spec.obs_size;
+  const std::size_t obs_size = run.env().spec.obs.size();
   const PlainTower q = run.Tower(0);
   const std::string state = run.Iterate(2, 0, 1).state;
   Actions actions;
@@ -248,7 +248,7 @@ TEST_P(DqnReplay, HoldsWhatWasCollected) {
        "epsilon_start=1", "epsilon_end=1", fmt::format("replay={}", c.replay), "hidden=[8]",
        "learning_starts=1000000000", fmt::format("gamma={}", kGamma), fmt::format("n_step={}", c.n_step)});
   const std::string state = run.Iterate(4, 0, 2).state;
-  const std::size_t capacity = c.replay / 8, choices = run.env().spec.action.choices;
+  const std::size_t capacity = c.replay / 8, choices = run.env().spec.action.choices();
   int ends = 0;
   for (int shard = 0; shard < 8; ++shard) {
     PlainEnvs envs(run.env(), kEnvsPerShard, shard * kEnvsPerShard);
@@ -351,7 +351,7 @@ TEST_P(DqnUpdates, MoveTheParametersAsTheFormulasSay) {
   const std::vector<Numbers> replay = Remembered(run, found.workers[0].state, 0);
 
   const PlainTower tower = run.Tower(0);
-  const int choices = run.env().spec.action.choices, obs_size = run.env().spec.obs_size;
+  const int choices = run.env().spec.action.choices(), obs_size = run.env().spec.obs.size();
   const auto q = [&](const Numbers& params, const Numbers& obs) {
     Numbers out = tower.Forward(params, obs);
     if (!c.dueling) return out;

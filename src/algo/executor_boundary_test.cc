@@ -51,7 +51,7 @@ TEST_P(ExecutorBoundary, ActingOnCopiesChangesNothing) {
   const AlgorithmRun in_place(c.algo, c.env, c.assignments);
   const AlgorithmRun on_copies(c.algo, c.env, c.assignments, AlgorithmRun::Computed::kOnCopies);
   RandomStream random(1, Purpose::kTest, 0, 0);
-  std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * in_place.env().spec.obs_size);
+  std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * in_place.env().spec.obs.size());
   for (float& value : obs) value = static_cast<float>(random.NextNormal());
   EXPECT_EQ(on_copies.Act(obs, 2), in_place.Act(obs, 2));
 }

@@ -49,7 +49,7 @@ struct OnPolicyShard {
   // Of one sample: observation, action, log-probability, reward, value, value of a cut-off end, advantage,
   // return, and two flags.
   static std::uint64_t BytesPerSample(const EnvSpec& env) {
-    return (env.obs_size + env.action.size() + std::uint64_t{6}) * sizeof(float) + 2;
+    return (env.obs.size() + env.action.size() + std::uint64_t{6}) * sizeof(float) + 2;
   }
 
   Rollout rollout;
@@ -62,7 +62,7 @@ struct OnPolicyShard {
 // Some samples of a shard, gathered: [n, ...] each.
 struct OnPolicyBatch {
   OnPolicyBatch(const EnvSpec& env, std::size_t capacity)
-      : obs(capacity * env.obs_size),
+      : obs(capacity * env.obs.size()),
         actions(capacity * env.action.size()),
         log_probs(capacity),
         advantages(capacity),
@@ -72,7 +72,7 @@ struct OnPolicyBatch {
   // `values` only where they are wanted.
   void Gather(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
     const EnvSpec& env = shard.rollout.env_spec();
-    GatherRows(shard.rollout.obs(), env.obs_size, samples, obs);
+    GatherRows(shard.rollout.obs(), env.obs.size(), samples, obs);
     GatherRows(shard.rollout.actions(), env.action.size(), samples, actions);
     GatherRows(shard.rollout.extra(), 1, samples, log_probs);
     GatherRows(shard.advantages.span(), 1, samples, advantages);

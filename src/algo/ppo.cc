@@ -149,7 +149,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       model_(context.executor, context.env.spec),
       tape_(MakeWorkerTape(context, config.collect.envs)),
       shards_(MakeShards<Shard>(context, config.collect.envs, config)),
-      obs_normaliser_(context.env.spec.obs_size, true, 10.0f),
+      obs_normaliser_(context.env.spec.obs.size(), true, 10.0f),
       return_normaliser_(1, false, 10.0f),
       steps_(context, kPpoStats),
       obs_sums_(obs_normaliser_.sums_size()),
@@ -304,7 +304,7 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
 }
 
 void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
-  const std::size_t obs_size = context_.env.spec.obs_size;
+  const std::size_t obs_size = context_.env.spec.obs.size();
   float* scaled = batch_.obs.data();
   std::copy_n(obs.data(), n * obs_size, scaled);
   for (int i = 0; config_.normalise_obs && i < n; ++i) {

@@ -72,7 +72,7 @@ class ReferencePpo {
         run_(run),
         policy_(run.Tower(0)),
         value_(run.Tower(1)),
-        discrete_(run.env().spec.action.discrete),
+        discrete_(run.env().spec.action.discrete()),
         params_(ToNumbers(run.initial())),
         mean_(params_.size(), 0.0),
         square_(params_.size(), 0.0) {

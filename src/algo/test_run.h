@@ -19,6 +19,7 @@
 #include "trireme/algo/algorithm.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/env/registry.h"
 #include "trireme/nn/copying_executor.h"
 #include "trireme/nn/fused_executor.h"
 #include "trireme/nn/plain_tower.h"
@@ -175,7 +176,7 @@ class AlgorithmRun {
     ThreadGroup group(1);
     ThreadCommunicator comm(group, 0);
     const auto store = MakeAllReduceStore(comm, settings_->optimizer(), initial_);
-    const std::size_t n = obs.size() / env_.spec.obs_size;
+    const std::size_t n = obs.size() / env_.spec.obs.size();
     std::vector<float> actions(n * env_.spec.action.size());
     const auto algorithm = Make(*store, 1, 0, 1);
     Outcome ignored;
@@ -365,12 +366,10 @@ class PlainEnvs {
     return steps;
   }
 
-  Numbers Observation(std::span<const float> obs, std::size_t b) const {
-    Numbers numbers;
-    for (std::size_t i = b; i < obs.size(); i += static_cast<std::size_t>(batch_->size())) {
-      numbers.push_back(obs[i]);
-    }
-    return numbers;
+  Numbers Observation(std::span<const std::byte> obs, std::size_t b) const {
+    const std::size_t size = batch_->spec().obs.size();
+    const std::span<const float> row = FloatObs(obs).subspan(b * size, size);
+    return Numbers(row.begin(), row.end());
   }
 
   std::unique_ptr<EnvBatch> batch_;
@@ -407,13 +406,13 @@ inline void ExpectGreedyActions(const std::string& algo, const std::string& env,
   const AlgorithmRun run(algo, env, assignments);
   const PlainTower tower = run.Tower(0);
   RandomStream random(1, Purpose::kTest, 0, 0);
-  std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * run.env().spec.obs_size);
+  std::vector<float> obs(static_cast<std::size_t>(Algorithm::kMostActed) * run.env().spec.obs.size());
   for (float& value : obs) value = static_cast<float>(random.NextNormal());
   const std::vector<float> actions = run.Act(obs);
   std::vector<float> expected;
-  for (auto at = obs.begin(); at != obs.end(); at += run.env().spec.obs_size) {
-    Numbers values = tower.Forward(ToNumbers(run.initial()), Numbers(at, at + run.env().spec.obs_size));
-    values.resize(run.env().spec.action.choices);
+  for (auto at = obs.begin(); at != obs.end(); at += run.env().spec.obs.size()) {
+    Numbers values = tower.Forward(ToNumbers(run.initial()), Numbers(at, at + run.env().spec.obs.size()));
+    values.resize(run.env().spec.action.choices());
     expected.push_back(static_cast<float>(BestAction(values)));
   }
   EXPECT_EQ(actions, expected);

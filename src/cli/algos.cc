@@ -9,11 +9,22 @@
 namespace trireme {
 namespace {
 
+std::string Actions(const AlgorithmEntry& entry) {
+  std::string text;
+  const auto add = [&](bool can, const char* what) {
+    if (can) text += fmt::format("{}{}", text.empty() ? "" : ", ", what);
+  };
+  add(entry.discrete, "discrete");
+  add(entry.continuous, "continuous");
+  add(entry.multi_discrete, "multi-discrete");
+  add(entry.masks, "masks");
+  return text;
+}
+
 void ListAlgorithms() {
   for (const AlgorithmEntry& entry : AllAlgorithms()) {
     fmt::print("{:<10} {}\n", entry.name, entry.help);
-    fmt::print("{:<10} actions: {}{}{}\n", "", entry.discrete ? "discrete" : "",
-               entry.discrete && entry.continuous ? ", " : "", entry.continuous ? "continuous" : "");
+    fmt::print("{:<10} actions: {}\n", "", Actions(entry));
     fmt::print("{:<10} metrics: {}\n", "", entry.metrics);
   }
   for (const System& system : kSystems) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -158,8 +159,10 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     return 0;
   }
   if (!folder) {
-    folder = RunFolder::Create(flags.out, fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed),
-                               settings->fields.ToToml());
+    std::string name = fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed);
+    std::ranges::replace_if(
+        name, [](char c) { return c == '/' || c == ':'; }, '-');
+    folder = RunFolder::Create(flags.out, name, settings->fields.ToToml());
   }
   const auto newest = [&] {
     const auto all = ListCheckpoints(folder->path());

@@ -9,10 +9,16 @@
 //   static void Reset(std::array<double, kStateSize>&, RandomStream&);   // draws an initial state
 //   static StepResult Step(State&, const Vec* action);                   // always_inline, elementwise
 //   static void Observe(const State&, Vec* obs);                         // always_inline, elementwise
+//   static constexpr int kChoices;                          // these two only if choices can be forbidden:
+//   static void Allow(const State&, Mask* allowed);         // [kChoices], always_inline, elementwise
 //
 // The state of all copies is kept as structure of arrays, [kStateSize, padded size], and a step takes two
-// passes. The first advances every copy, kLanes at a time; the second looks for finished episodes, eight
-// flags at a time, and restarts those copies.
+// passes. The first advances every copy, kLanes at a time, and turns their observations into rows; the second
+// looks for finished episodes, eight flags at a time, and restarts those copies. Every environment made so
+// has the option max_steps, can be saved and is reproducible.
+//
+// Whoever includes this compiles without floating-point contraction (-ffp-contract=off): else results depend on
+// the instruction set, and the linker may take such copies of built-in environments for everybody.
 //
 // Invariant: what happens to a copy depends on nothing but its own state and action, to the last bit. Copies
 // are processed in blocks of kBlock, the last one padded, so that all of them go through the same
@@ -24,14 +30,17 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
 #include "trireme/env/env.h"
+#include "trireme/env/registry.h"
 #include "trireme/env/vec.h"
 
 namespace trireme {
@@ -41,9 +50,25 @@ struct StepResult {
   Mask terminated;
 };
 
+// A batch whose states can be looked at and replaced: for tests and for continuing from a known state.
+class SettableBatch : public EnvBatch {
+ public:
+  // The state of copy i, as many numbers as the environment has.
+  virtual std::vector<double> StateOf(int i) const = 0;
+  // Replaces the state of copy i and its observation, and leaves its clock, return and episode number alone.
+  virtual void SetState(int i, std::span<const double> state) = 0;
+};
+
 namespace batch_internal {
 
 inline constexpr int kBlock = 8;
+
+// Bytes of a mask: 0 where every choice is always allowed.
+template <class E>
+inline constexpr int kMaskSize = 0;
+template <class E>
+requires requires { E::kChoices; }
+inline constexpr int kMaskSize<E> = E::kChoices;
 
 template <class V, class T>
 [[gnu::always_inline]] inline V LoadVector(const T* from) {
@@ -61,9 +86,9 @@ struct Lanes {
   const float* actions;  // [copies, kActionSize]
   double* state;         // [kStateSize, state_stride]
   std::size_t state_stride;
-  float* obs;  // [kObsSize, obs_stride]
-  std::size_t obs_stride;
-  float* rewards;  // the rest: [copies]
+  float* obs;           // [copies, kObsSize]
+  std::uint8_t* masks;  // [copies, kMaskSize]
+  float* rewards;       // the rest: [copies]
   double* returns;
   double* elapsed;
   std::uint8_t* terminated;
@@ -98,6 +123,27 @@ struct StepLanes {
     return static_cast<std::uint64_t>((bytes[0] | bytes[1]) | (bytes[2] | bytes[3]));
   }
 
+  // Columns, one number for each of kLanes copies, to rows: four columns at a time, the rest one by one.
+  [[gnu::always_inline]] static inline void StoreRows(const Vec* columns, float* rows) {
+    constexpr int kWhole = E::kObsSize / kLanes * kLanes;
+    for (int k = 0; k < kWhole; k += kLanes) {
+      const FloatVec a = ToFloat(columns[k]), b = ToFloat(columns[k + 1]), c = ToFloat(columns[k + 2]),
+                     d = ToFloat(columns[k + 3]);
+      const FloatVec ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                     ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+                     cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+                     cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      StoreVector(rows + 0 * E::kObsSize + k, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+      StoreVector(rows + 1 * E::kObsSize + k, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+      StoreVector(rows + 2 * E::kObsSize + k, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+      StoreVector(rows + 3 * E::kObsSize + k, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+    }
+    for (int k = kWhole; k < E::kObsSize; ++k) {
+      const FloatVec column = ToFloat(columns[k]);
+      for (int lane = 0; lane < kLanes; ++lane) rows[lane * E::kObsSize + k] = column[lane];
+    }
+  }
+
   // Steps copies i ... i + kLanes - 1.
   [[gnu::always_inline]] static inline Ends StepVec(const Lanes& l, std::size_t i, double limit) {
     std::array<Vec, E::kActionSize> action;
@@ -116,7 +162,16 @@ struct StepLanes {
     for (int k = 0; k < E::kStateSize; ++k) StoreVector(l.state + k * l.state_stride + i, s[k]);
     std::array<Vec, E::kObsSize> obs;
     E::Observe(s, obs.data());
-    for (int k = 0; k < E::kObsSize; ++k) StoreVector(l.obs + k * l.obs_stride + i, ToFloat(obs[k]));
+    StoreRows(obs.data(), l.obs + i * E::kObsSize);
+    if constexpr (kMaskSize < E >> 0) {
+      std::array<Mask, kMaskSize<E>> allowed;
+      E::Allow(s, allowed.data());
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (int a = 0; a < kMaskSize<E>; ++a) {
+          l.masks[(i + lane) * kMaskSize<E> + a] = static_cast<std::uint8_t>(allowed[a][lane] & 1);
+        }
+      }
+    }
     StoreVector(l.rewards + i, ToFloat(result.reward));
     StoreVector(l.returns + i, LoadVector<Vec>(l.returns + i) + result.reward);
     const Vec elapsed = LoadVector<Vec>(l.elapsed + i) + 1.0;
@@ -128,10 +183,10 @@ struct StepLanes {
 }  // namespace batch_internal
 
 template <class E>
-class SoaBatch final : public EnvBatch {
+class SoaBatch final : public SettableBatch, private EnvSnapshots {
  public:
-  explicit SoaBatch(int size)
-      : spec_(E::Spec()),
+  explicit SoaBatch(int size, EnvSpec spec = E::Spec())
+      : spec_(std::move(spec)),
         size_(static_cast<std::size_t>(size)),
         padded_((size_ + kBlock - 1) / kBlock * kBlock),
         state_(E::kStateSize * padded_),
@@ -140,11 +195,14 @@ class SoaBatch final : public EnvBatch {
         episode_(size_),
         obs_(E::kObsSize * size_),
         final_obs_(E::kObsSize * size_),
+        masks_(kMaskSize * size_),
+        final_masks_(kMaskSize * size_),
         rewards_(padded_),
         terminated_(padded_),
         truncated_(padded_) {
     TRIREME_CHECK(size > 0);
-    TRIREME_CHECK(spec_.obs_size == E::kObsSize && spec_.action.size() == E::kActionSize);
+    TRIREME_CHECK(spec_.obs == (ObsSpec{{E::kObsSize}}) && spec_.action.size() == E::kActionSize);
+    TRIREME_CHECK(spec_.masks == (kMaskSize > 0) && (!spec_.masks || spec_.action.choices() == kMaskSize));
     finished_.reserve(size_);
     Reset(0, Purpose::kTest, 0);
   }
@@ -161,11 +219,11 @@ class SoaBatch final : public EnvBatch {
     for (std::size_t i = 0; i < size_; ++i) StartEpisode(i);
   }
 
-  void Step(std::span<const float> actions) override {
+  void StepBegin(std::span<const float> actions) override {
     TRIREME_CHECK(actions.size() == size_ * E::kActionSize);
     const std::size_t full_blocks = size_ / kBlock;
     if (full_blocks > 0) {
-      const batch_internal::Lanes lanes = LanesFrom(0, actions.data(), obs_.data(), size_);
+      const batch_internal::Lanes lanes = LanesFrom(0, actions.data(), obs_.data(), masks_.data());
       SimdCall<batch_internal::StepLanes<E>>(&lanes, full_blocks,
                                              static_cast<double>(spec_.max_episode_steps));
     }
@@ -173,7 +231,13 @@ class SoaBatch final : public EnvBatch {
     finished_.clear();
     for (std::size_t first = 0; first < padded_; first += kBlock) FinishEpisodes(first);
   }
+  void StepEnd() override {}
 
+  std::vector<double> StateOf(int i) const override {
+    TRIREME_CHECK(i >= 0 && i < size());
+    const Single s = LoadState(static_cast<std::size_t>(i));
+    return {s.begin(), s.end()};
+  }
   void SetState(int i, std::span<const double> state) override {
     TRIREME_CHECK(i >= 0 && i < size() && state.size() == E::kStateSize);
     Single s;
@@ -181,12 +245,20 @@ class SoaBatch final : public EnvBatch {
     Store(static_cast<std::size_t>(i), s);
   }
 
-  std::span<const float> obs() const override { return obs_.span(); }
-  std::span<const float> final_obs() const override { return final_obs_.span(); }
+  std::span<const std::byte> obs() const override { return std::as_bytes(obs_.span()); }
+  std::span<const std::byte> final_obs() const override { return std::as_bytes(final_obs_.span()); }
+  std::span<const std::uint8_t> masks() const override { return masks_.span(); }
+  std::span<const std::uint8_t> final_masks() const override { return final_masks_.span(); }
   std::span<const float> rewards() const override { return rewards_.span().first(size_); }
   std::span<const std::uint8_t> terminated() const override { return terminated_.span().first(size_); }
   std::span<const std::uint8_t> truncated() const override { return truncated_.span().first(size_); }
   std::span<const EpisodeEnd> finished() const override { return finished_; }
+  EnvSnapshots* snapshots() override { return this; }
+
+ private:
+  static constexpr std::size_t kBlock = batch_internal::kBlock;
+  static constexpr std::size_t kMaskSize = batch_internal::kMaskSize<E>;
+  using Single = std::array<double, E::kStateSize>;  // the state of one copy
 
   void Save(StateWriter& out, const std::string& scope) const override {
     out.PutText(scope + "/name", spec_.name);
@@ -222,21 +294,16 @@ class SoaBatch final : public EnvBatch {
     for (std::size_t i = 0; i < size_; ++i) Store(i, LoadState(i));
   }
 
- private:
-  static constexpr std::size_t kBlock = batch_internal::kBlock;
-  using Single = std::array<double, E::kStateSize>;  // the state of one copy
-
   static std::string StateSection(const std::string& scope, std::size_t k) {
     return scope + "/state/" + std::to_string(k);
   }
 
-  batch_internal::Lanes LanesFrom(std::size_t first, const float* actions, float* obs,
-                                  std::size_t obs_stride) {
+  batch_internal::Lanes LanesFrom(std::size_t first, const float* actions, float* obs, std::uint8_t* masks) {
     return {.actions = actions,
             .state = state_.data() + first,
             .state_stride = padded_,
             .obs = obs,
-            .obs_stride = obs_stride,
+            .masks = masks,
             .rewards = rewards_.data() + first,
             .returns = returns_.data() + first,
             .elapsed = elapsed_.data() + first,
@@ -244,19 +311,19 @@ class SoaBatch final : public EnvBatch {
             .truncated = truncated_.data() + first};
   }
 
-  // The last block when it is not full: actions and observations have no room for the padding, so they go
-  // through copies. The padding's own state is set back, so that it can neither overflow nor end an episode.
+  // The last block when it is not full: what has no room for the padding goes through copies. The padding's own state is set back, so that it can neither overflow nor end an episode.
   void StepTail(std::size_t first, std::span<const float> actions) {
     std::array<float, kBlock * E::kActionSize> block_actions{};
     std::array<float, kBlock * E::kObsSize> block_obs;
+    std::array<std::uint8_t, kBlock * kMaskSize> block_masks;
     const std::size_t count = size_ - first;
     std::copy_n(actions.begin() + first * E::kActionSize, count * E::kActionSize, block_actions.begin());
-    const batch_internal::Lanes lanes = LanesFrom(first, block_actions.data(), block_obs.data(), kBlock);
+    const batch_internal::Lanes lanes =
+        LanesFrom(first, block_actions.data(), block_obs.data(), block_masks.data());
     SimdCall<batch_internal::StepLanes<E>>(&lanes, std::size_t{1},
                                            static_cast<double>(spec_.max_episode_steps));
-    for (std::size_t k = 0; k < E::kObsSize; ++k) {
-      std::copy_n(block_obs.begin() + k * kBlock, count, obs_.begin() + k * size_ + first);
-    }
+    std::copy_n(block_obs.begin(), count * E::kObsSize, ObsOf(first));
+    std::copy_n(block_masks.begin(), count * kMaskSize, MasksOf(first));
     for (std::size_t i = size_; i < padded_; ++i) {
       for (std::size_t k = 0; k < E::kStateSize; ++k) state_[k * padded_ + i] = 0;
       elapsed_[i] = 0;
@@ -276,7 +343,8 @@ class SoaBatch final : public EnvBatch {
                            .length = static_cast<int>(elapsed_[i]),
                            .episode_return = returns_[i],
                            .terminated = terminated_[i] != 0});
-      for (std::size_t k = 0; k < E::kObsSize; ++k) final_obs_[k * size_ + i] = obs_[k * size_ + i];
+      std::copy_n(ObsOf(i), E::kObsSize, final_obs_.begin() + i * E::kObsSize);
+      std::copy_n(MasksOf(i), kMaskSize, final_masks_.begin() + i * kMaskSize);
       ++episode_[i];
       StartEpisode(i);
     }
@@ -305,11 +373,22 @@ class SoaBatch final : public EnvBatch {
     }
     std::array<Vec, E::kObsSize> o;
     E::Observe(s, o.data());
-    for (std::size_t k = 0; k < E::kObsSize; ++k) obs_[k * size_ + i] = static_cast<float>(o[k][0]);
+    for (std::size_t k = 0; k < E::kObsSize; ++k) ObsOf(i)[k] = static_cast<float>(o[k][0]);
+    if constexpr (kMaskSize > 0) {
+      std::array<Mask, kMaskSize> allowed;
+      E::Allow(s, allowed.data());
+      for (std::size_t a = 0; a < kMaskSize; ++a) {
+        MasksOf(i)[a] = static_cast<std::uint8_t>(allowed[a][0] & 1);
+      }
+    }
   }
+
+  float* ObsOf(std::size_t i) { return obs_.data() + i * E::kObsSize; }
+  std::uint8_t* MasksOf(std::size_t i) { return masks_.data() + i * kMaskSize; }
 
   void ClearOutputs() {
     std::fill(final_obs_.begin(), final_obs_.end(), 0.0f);
+    std::fill(final_masks_.begin(), final_masks_.end(), 0);
     std::fill(rewards_.begin(), rewards_.end(), 0.0f);
     std::fill(terminated_.begin(), terminated_.end(), 0);
     std::fill(truncated_.begin(), truncated_.end(), 0);
@@ -325,11 +404,39 @@ class SoaBatch final : public EnvBatch {
   AlignedBuffer<double> state_;    // [kStateSize, padded_]
   AlignedBuffer<double> elapsed_;  // steps taken in the current episode; double to match the other lanes
   AlignedBuffer<double> returns_;  // rewards of the current episode so far
-  AlignedBuffer<std::uint64_t> episode_;  // number of the current episode
-  AlignedBuffer<float> obs_, final_obs_;  // [kObsSize, size_]
+  AlignedBuffer<std::uint64_t> episode_;             // number of the current episode
+  AlignedBuffer<float> obs_, final_obs_;             // [size_, kObsSize]
+  AlignedBuffer<std::uint8_t> masks_, final_masks_;  // [size_, kMaskSize]
   AlignedBuffer<float> rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
   std::vector<EpisodeEnd> finished_;
 };
+
+template <class E>
+EnvEntry SoaEntry(int max_steps = E::Spec().max_episode_steps);
+
+template <class E>
+class SoaOptions final : public EnvOptions {
+ public:
+  explicit SoaOptions(int max_steps) : max_steps_(max_steps) {}
+  void Fields(ConfigFields& field) override {
+    field("max_steps", max_steps_, "steps after which an episode is cut off", Between(1, 1e9));
+  }
+  EnvEntry Entry() const override { return SoaEntry<E>(max_steps_); }
+
+ private:
+  int max_steps_;
+};
+
+// A row of the table.
+template <class E>
+EnvEntry SoaEntry(int max_steps) {
+  EnvSpec spec = E::Spec();
+  spec.max_episode_steps = max_steps;
+  return {.spec = spec,
+          .facts = {.snapshots = true, .reproducible = true},
+          .make = [spec](int size) { return std::make_unique<SoaBatch<E>>(size, spec); },
+          .options = [max_steps] { return std::make_unique<SoaOptions<E>>(max_steps); }};
+}
 
 }  // namespace trireme

@@ -6,15 +6,17 @@
 // task says so) and `truncated` (the time limit says so) are never merged.
 //
 // Randomness: the initial state of episode e of copy i is a pure function of (seed, purpose, first_id + i,
-// e).
+// e), unless EnvFacts says that the environment is not reproducible.
 //
-// Layouts: observations are structure-of-arrays, [obs_size, size], so that stepping vectorises; actions are
-// [size, action_size]. A discrete action is its index stored as a float.
+// Layouts: one row for each copy. A row of observations has spec().obs.bytes() bytes, floats or bytes; of
+// actions spec().action.size() floats; of masks spec().action.choices() bytes.
 //
 // Thread safety: none within a batch; different batches may be used from different threads at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,25 +24,9 @@
 
 #include "trireme/base/rng.h"
 #include "trireme/base/state.h"
+#include "trireme/env/spec.h"
 
 namespace trireme {
-
-struct ActionSpace {
-  bool discrete = true;
-  int choices = 0;               // discrete: number of actions
-  std::vector<float> low, high;  // continuous: bounds of each dimension
-  // Floats that one action takes.
-  int size() const { return discrete ? 1 : static_cast<int>(low.size()); }
-};
-
-struct EnvSpec {
-  std::string name;
-  std::string help;  // one line for `trireme envs`
-  int obs_size = 0;
-  ActionSpace action;
-  int max_episode_steps = 0;    // the time limit
-  double reward_threshold = 0;  // return at which the task counts as solved
-};
 
 // An episode that ended in the last step.
 struct EpisodeEnd {
@@ -48,6 +34,19 @@ struct EpisodeEnd {
   int length = 0;
   double episode_return = 0;
   bool terminated = false;
+};
+
+// A batch that can be saved and loaded exactly.
+class EnvSnapshots {
+ public:
+  // Everything needed to continue exactly: state, clocks, returns so far, episode numbers, seed.
+  virtual void Save(StateWriter& out, const std::string& scope) const = 0;
+  // Requires a snapshot of the same environment and size; throws Error otherwise. Restores obs() and masks()
+  // as well.
+  virtual void Load(const StateReader& in, const std::string& scope) = 0;
+
+ protected:
+  ~EnvSnapshots() = default;
 };
 
 class EnvBatch {
@@ -59,37 +58,52 @@ class EnvBatch {
 
   // Starts episode 0 of every copy. Copies are numbered first_id, first_id + 1, ... in the whole run.
   virtual void Reset(std::uint64_t seed, Purpose purpose, std::uint32_t first_id) = 0;
-  // Advances every copy by one step. actions: [size, action_size]. Actions outside the bounds are treated as
-  // Gymnasium treats them (clipped where it clips). Allocates nothing.
-  virtual void Step(std::span<const float> actions) = 0;
-  // Replaces the state of copy i (the numbers that Save writes for it) and its observation, and leaves its
-  // clock, return and episode number alone. For tests and for continuing from a known state.
-  virtual void SetState(int i, std::span<const double> state) = 0;
+
+  // A step of every copy, begun and ended apart, so that one batch can be on its way while actions are chosen
+  // for another. actions: [size, action_size], free to change when StepBegin returns. StepBegin and StepEnd
+  // take turns, nothing else is called between them, and the views are of the new step when StepEnd returns.
+  // Environments that run in this thread do their work in StepBegin; others need not wait until StepEnd.
+  // Actions outside the bounds are treated as Gymnasium treats them (clipped where it clips); a choice that
+  // masks() forbids may do anything but harm. Allocates nothing.
+  virtual void StepBegin(std::span<const float> actions) = 0;
+  virtual void StepEnd() = 0;
+  void Step(std::span<const float> actions) {
+    StepBegin(actions);
+    StepEnd();
+  }
 
   // Views of the last Reset or Step; valid until the next.
-  virtual std::span<const float> obs() const = 0;                // [obs_size, size]
-  virtual std::span<const float> final_obs() const = 0;          // [obs_size, size], meaningful where done
-  virtual std::span<const float> rewards() const = 0;            // [size]
-  virtual std::span<const std::uint8_t> terminated() const = 0;  // [size], 0 or 1
-  virtual std::span<const std::uint8_t> truncated() const = 0;   // [size], 0 or 1; never both
-  // Episodes that ended in the last step, in the order of their copies: `env` ascends.
+  virtual std::span<const std::byte> obs() const = 0;        // [size, spec().obs]
+  virtual std::span<const std::byte> final_obs() const = 0;  // [size, spec().obs], meaningful where done
+  // 1: allowed, 0: not; for each choice, of all parts one after the other. At least one of each part is
+  // allowed. Those that belong to obs() and to final_obs(); empty unless spec().masks.
+  virtual std::span<const std::uint8_t> masks() const = 0;        // [size, choices]
+  virtual std::span<const std::uint8_t> final_masks() const = 0;  // [size, choices], meaningful where done
+  virtual std::span<const float> rewards() const = 0;             // [size]
+  virtual std::span<const std::uint8_t> terminated() const = 0;   // [size], 0 or 1
+  virtual std::span<const std::uint8_t> truncated() const = 0;    // [size], 0 or 1; never both
+  // Episodes that ended in the last step, in the order of their copies: `env` ascends, each appears once.
   virtual std::span<const EpisodeEnd> finished() const = 0;
 
-  // Everything needed to continue exactly: state, clocks, returns so far, episode numbers, seed.
-  virtual void Save(StateWriter& out, const std::string& scope) const = 0;
-  // Requires a snapshot of the same environment and size; throws Error otherwise. Restores obs() as well.
-  virtual void Load(const StateReader& in, const std::string& scope) = 0;
+  // Null unless EnvFacts::snapshots; belongs to the batch.
+  virtual EnvSnapshots* snapshots() = 0;
 };
 
-// A row of the registry.
+// What can be relied on.
+struct EnvFacts {
+  bool snapshots = false;     // batches can be saved and loaded exactly
+  bool reproducible = false;  // the same seed and actions give the same bits, however copies are batched
+};
+
+class EnvOptions;
+
+// An environment with certain options; those of the rows of the table are the defaults.
 struct EnvEntry {
   EnvSpec spec;
-  std::unique_ptr<EnvBatch> (*make)(int size);
+  EnvFacts facts = {};
+  std::function<std::unique_ptr<EnvBatch>(int size)> make;
+  // Its options as they are here; null where it has none.
+  std::function<std::unique_ptr<EnvOptions>()> options = nullptr;
 };
-
-// All environments, in the order `trireme envs` lists them.
-std::span<const EnvEntry> AllEnvs();
-// Throws Error with the nearest name when there is no such environment.
-const EnvEntry& FindEnv(const std::string& name);
 
 }  // namespace trireme

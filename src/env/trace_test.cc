@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/env/env.h"
+#include "trireme/env/batch.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +24,10 @@ constexpr int kWatched = 5;  // any lane will do
 
 // Plays the episode in every copy and compares one of them.
 void Replay(const EnvEntry& entry, const nlohmann::json& episode) {
-  const auto batch = entry.make(kCopies);
+  const std::unique_ptr<EnvBatch> batch = entry.make(kCopies);
   batch->Reset(1, Purpose::kTest, 0);
   const auto set_state = [&](const std::vector<double>& state) {
-    for (int i = 0; i < kCopies; ++i) batch->SetState(i, state);
+    for (int i = 0; i < kCopies; ++i) dynamic_cast<SettableBatch&>(*batch).SetState(i, state);
   };
   set_state(episode.at("start"));
   const std::vector<float> actions = episode.at("actions");
@@ -45,10 +45,11 @@ void Replay(const EnvEntry& entry, const nlohmann::json& episode) {
     ASSERT_EQ(batch->truncated()[kWatched], last && !terminated);
     const double reward = episode.at("rewards").at(t);
     ASSERT_NEAR(batch->rewards()[kWatched], reward, kTolerance * std::max(1.0, std::abs(reward)));
-    const auto obs = last ? batch->final_obs() : batch->obs();
-    for (int k = 0; k < entry.spec.obs_size; ++k) {
+    const std::span<const float> obs = FloatObs(last ? batch->final_obs() : batch->obs());
+    for (int k = 0; k < entry.spec.obs.size(); ++k) {
       const double expected = episode.at("obs").at(t).at(k);
-      ASSERT_NEAR(obs[k * kCopies + kWatched], expected, kTolerance * std::max(1.0, std::abs(expected)))
+      ASSERT_NEAR(obs[kWatched * entry.spec.obs.size() + k], expected,
+                  kTolerance * std::max(1.0, std::abs(expected)))
           << "observation " << k;
     }
   }

@@ -11,7 +11,7 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
     : shard_(shard),
       steps_(steps),
       batch_(env.make(shard.envs)),
-      obs_size_(env.spec.obs_size),
+      obs_size_(env.spec.obs.size()),
       action_size_(env.spec.action.size()) {
   const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
   obs_ = AlignedBuffer<float>((samples + shard.envs) * obs_size_);
@@ -24,14 +24,15 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   batch_->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
 }
 
-void Rollout::CopyObs(std::span<const float> from, int env, const Normaliser* normaliser, float* to) const {
-  for (std::size_t i = 0; i < obs_size_; ++i) to[i] = from[i * envs() + env];
-  if (normaliser != nullptr) normaliser->Apply(to, to);
+void Rollout::CopyObs(const std::byte* from, int rows, const Normaliser* normaliser, float* to) const {
+  ObsToFloat(batch_->spec().obs, from, static_cast<std::size_t>(rows), to);
+  if (normaliser == nullptr) return;
+  for (int b = 0; b < rows; ++b) normaliser->Apply(to + b * obs_size_, to + b * obs_size_);
 }
 
 // A rollout starts where the previous one ended; row 0 is read anew because the normaliser may have changed.
 void Rollout::Begin(const Normaliser* normaliser) {
-  for (int b = 0; b < envs(); ++b) CopyObs(batch_->obs(), b, normaliser, ObsRow(0) + b * obs_size_);
+  CopyObs(batch_->obs().data(), envs(), normaliser, ObsRow(0));
   truncated_samples_.clear();
   truncated_obs_.clear();
 }
@@ -44,9 +45,8 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
   std::ranges::copy(batch_->truncated(), truncated_.begin() + at);
 
   float* next = ObsRow(t + 1);
-  for (int b = 0; b < envs(); ++b) {
-    CopyObs(batch_->obs(), b, nullptr, next + b * obs_size_);
-    if (normaliser == nullptr) continue;
+  CopyObs(batch_->obs().data(), envs(), nullptr, next);
+  for (int b = 0; normaliser != nullptr && b < envs(); ++b) {
     if (!raw_sums.empty()) normaliser->AddTo(raw_sums, next + b * obs_size_);
     normaliser->Apply(next + b * obs_size_, next + b * obs_size_);
   }
@@ -57,7 +57,7 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
     if (end.terminated) continue;
     truncated_samples_.push_back(static_cast<int>(at) + end.env);
     truncated_obs_.resize(truncated_obs_.size() + obs_size_);
-    CopyObs(batch_->final_obs(), end.env, normaliser,
+    CopyObs(batch_->final_obs().data() + end.env * batch_->spec().obs.bytes(), 1, normaliser,
             truncated_obs_.data() + truncated_obs_.size() - obs_size_);
   }
 }
@@ -76,14 +76,16 @@ EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(episodes_, {}); }
 std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index); }
 
 void Rollout::Save(StateWriter& out) const {
-  batch_->Save(out, Scope() + "/env");
+  TRIREME_CHECK(batch_->snapshots() != nullptr);
+  batch_->snapshots()->Save(out, Scope() + "/env");
   out.PutValue(Scope() + "/seed", shard_.seed);
   out.PutValue(Scope() + "/step_number", step_number_);
   out.Put<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
 void Rollout::Load(const StateReader& in) {
-  batch_->Load(in, Scope() + "/env");
+  TRIREME_CHECK(batch_->snapshots() != nullptr);
+  batch_->snapshots()->Load(in, Scope() + "/env");
   shard_.seed = in.GetValue<std::uint64_t>(Scope() + "/seed");
   step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
   in.Get<float>(Scope() + "/running_returns", running_returns_.span());

@@ -76,14 +76,15 @@ class Rollout {
   // Episodes that ended since the last call.
   EpisodeTotals TakeEpisodes();
 
+  // Require an environment that can be saved (EnvFacts::snapshots).
   void Save(StateWriter& out) const;
   void Load(const StateReader& in);
 
  private:
   void Begin(const Normaliser* normaliser);
   void StepEnvs(int t, const Normaliser* normaliser, std::span<double> raw_sums);
-  // Transposes one observation out of the environments' [obs, B] and normalises it.
-  void CopyObs(std::span<const float> from, int env, const Normaliser* normaliser, float* to) const;
+  // Observations as the environment gives them to rows of floats, normalised.
+  void CopyObs(const std::byte* from, int rows, const Normaliser* normaliser, float* to) const;
   std::string Scope() const;
 
   ShardSpec shard_;

@@ -5,14 +5,16 @@
 #include <map>
 #include <vector>
 
+#include "trireme/env/registry.h"
+
 namespace trireme {
 namespace {
 
 // Actions that depend on nothing but the step and the environment: both sides of a comparison can make them.
 float ScriptedAction(const EnvSpec& env, std::uint64_t step, std::uint32_t id) {
   RandomStream random(5, Purpose::kTest, id, step);
-  return env.action.discrete ? static_cast<float>(random.NextBelow(env.action.choices))
-                             : static_cast<float>(random.NextNormal());
+  return env.action.discrete() ? static_cast<float>(random.NextBelow(env.action.choices()))
+                               : static_cast<float>(random.NextNormal());
 }
 
 auto ScriptedPolicy(const Rollout& rollout) {
@@ -25,12 +27,6 @@ auto ScriptedPolicy(const Rollout& rollout) {
 }
 
 void Collect(Rollout& rollout) { rollout.Collect(nullptr, {}, ScriptedPolicy(rollout)); }
-
-std::vector<float> ColumnOf(std::span<const float> soa, int size, int env) {
-  std::vector<float> column;
-  for (std::size_t i = env; i < soa.size(); i += size) column.push_back(soa[i]);
-  return column;
-}
 
 std::vector<float> RowOf(std::span<const float> rows, int width, int index) {
   return {rows.begin() + index * width, rows.begin() + (index + 1) * width};
@@ -52,7 +48,7 @@ TEST_P(Envs, RowsHoldWhatTheEnvironmentGave) {
   Rollout rollout(env, shard, kSteps);
   const std::unique_ptr<EnvBatch> batch = env.make(shard.envs);
   batch->Reset(shard.seed, Purpose::kEnvReset, 10);
-  const int obs_size = env.spec.obs_size;
+  const int obs_size = env.spec.obs.size();
 
   std::uint64_t step = 0;
   bool any_end = false;
@@ -64,7 +60,7 @@ TEST_P(Envs, RowsHoldWhatTheEnvironmentGave) {
       std::vector<float> actions;
       for (int b = 0; b < shard.envs; ++b) {
         const int i = t * shard.envs + b;
-        EXPECT_EQ(RowOf(rollout.obs(), obs_size, i), ColumnOf(batch->obs(), shard.envs, b));
+        EXPECT_EQ(RowOf(rollout.obs(), obs_size, i), RowOf(FloatObs(batch->obs()), obs_size, b));
         actions.push_back(ScriptedAction(env.spec, step, 10 + b));
         EXPECT_EQ(rollout.actions()[i], actions.back());
         EXPECT_EQ(rollout.extra()[i], actions.back() + 0.5f);
@@ -75,7 +71,7 @@ TEST_P(Envs, RowsHoldWhatTheEnvironmentGave) {
         EXPECT_EQ(rollout.rewards()[i], batch->rewards()[b]);
         EXPECT_EQ(rollout.terminated()[i], batch->terminated()[b]);
         EXPECT_EQ(rollout.truncated()[i], batch->truncated()[b]);
-        if (batch->truncated()[b]) truncated[i] = ColumnOf(batch->final_obs(), shard.envs, b);
+        if (batch->truncated()[b]) truncated[i] = RowOf(FloatObs(batch->final_obs()), obs_size, b);
       }
       for (const EpisodeEnd& end : batch->finished()) {
         totals.count += 1;
@@ -85,7 +81,7 @@ TEST_P(Envs, RowsHoldWhatTheEnvironmentGave) {
     }
     for (int b = 0; b < shard.envs; ++b) {
       EXPECT_EQ(RowOf(rollout.obs(), obs_size, kSteps * shard.envs + b),
-                ColumnOf(batch->obs(), shard.envs, b));
+                RowOf(FloatObs(batch->obs()), obs_size, b));
     }
     ASSERT_EQ(rollout.truncated_samples().size(), truncated.size());
     ASSERT_EQ(rollout.truncated_obs().size(), truncated.size() * obs_size);

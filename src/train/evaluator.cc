@@ -34,14 +34,11 @@ void Evaluator::RunGroup(Algorithm& algorithm, int begin, int end, std::span<dou
   const int n = end - begin;
   const std::unique_ptr<EnvBatch> batch = env_.make(n);
   batch->Reset(seed_, Purpose::kEvalReset, static_cast<std::uint32_t>(begin));
-  const int obs_size = env_.spec.obs_size;
-  std::vector<float> obs(static_cast<std::size_t>(n) * obs_size);
+  std::vector<float> obs(static_cast<std::size_t>(n) * env_.spec.obs.size());
   std::vector<float> actions(static_cast<std::size_t>(n) * env_.spec.action.size());
   std::vector<bool> done(n, false);
   for (int left = n; left > 0;) {
-    for (int b = 0; b < n; ++b) {
-      for (int i = 0; i < obs_size; ++i) obs[b * obs_size + i] = batch->obs()[i * n + b];
-    }
+    ObsToFloat(env_.spec.obs, batch->obs().data(), static_cast<std::size_t>(n), obs.data());
     algorithm.Act(obs, n, actions);
     batch->Step(actions);
     for (const EpisodeEnd& ended : batch->finished()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/env/registry.h"
 
 namespace trireme {
 namespace {
@@ -69,7 +70,7 @@ double ReturnOfEpisode(std::uint64_t seed, Purpose purpose, int episode) {
   const auto batch = CartPole().make(1);
   batch->Reset(seed, purpose, static_cast<std::uint32_t>(episode));
   do {
-    const float action = LeanAction(batch->obs().data());
+    const float action = LeanAction(FloatObs(batch->obs()).data());
     batch->Step({&action, 1});
   } while (batch->finished().empty());
   return batch->finished()[0].episode_return;
@@ -114,11 +115,8 @@ TEST(Evaluator, StartsFromStatesNeverTrainedOn) {
   const auto starts = [&](Purpose purpose) {
     const auto batch = CartPole().make(kEpisodes);
     batch->Reset(5, purpose, 0);
-    std::vector<float> rows;
-    for (int b = 0; b < kEpisodes; ++b) {
-      for (int i = 0; i < 4; ++i) rows.push_back(batch->obs()[i * kEpisodes + b]);
-    }
-    return rows;
+    const std::span<const float> rows = FloatObs(batch->obs());
+    return std::vector<float>(rows.begin(), rows.end());
   };
   EXPECT_EQ(policy.first_obs(), starts(Purpose::kEvalReset));
   const std::vector<float> training = starts(Purpose::kEnvReset);

@@ -93,11 +93,15 @@ std::vector<std::string> ServerConfig::List() const {
 }
 
 RunSettings::RunSettings(const std::string& env, const std::string& algo, const std::string& store, Pace pace)
-    : algorithm(FindAlgorithm(algo).make_settings()) {
-  run.env = FindEnv(env).spec.name;
+    : algorithm(FindAlgorithm(algo).make_settings()), env_(FindEnv(env)) {
+  run.env = env_.spec.name;
   run.algo = algo;
-  run.target = FindEnv(env).spec.reward_threshold;
+  run.target = env_.spec.reward_threshold;
   fields.Add(run);
+  if (env_.options) {
+    env_options = env_.options();
+    fields.Add(*env_options, kEnvOptionPrefix);
+  }
   fields.Add(*algorithm);
   fields.Set("store", store, "--store");
   run.server.pace = pace;
@@ -187,15 +191,45 @@ std::uint64_t RunSettings::ExperienceBytes() const {
   return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : 1);
 }
 
+void RunSettings::ResolveEnv() {
+  if (env_options) env_ = env_options->Entry();
+  run.env_snapshots = env_.facts.snapshots;
+  run.env_options.clear();
+  const std::string_view prefix = kEnvOptionPrefix;
+  for (const ConfigFields::Field& field : fields.fields()) {
+    if (!field.name.starts_with(prefix) || field.get() == field.default_text) continue;
+    run.env_options += fmt::format("{}{}={}", run.env_options.empty() ? "" : " ",
+                                   field.name.substr(prefix.size()), field.get());
+  }
+}
+
+namespace {
+
+void CheckActions(const EnvSpec& env, const AlgorithmEntry& algo) {
+  const auto [can, kind] = [&]() -> std::pair<bool, const char*> {
+    switch (env.action.kind) {
+      case ActionKind::kDiscrete:
+        return {algo.discrete, "discrete"};
+      case ActionKind::kBox:
+        return {algo.continuous, "continuous"};
+      case ActionKind::kMultiDiscrete:
+        return {algo.multi_discrete, "multi-discrete"};
+    }
+    return {false, "unknown"};
+  }();
+  if (!can) Fail("{} has {} actions, which {} cannot drive", env.name, kind, algo.name);
+  if (env.masks && !algo.masks)
+    Fail("{} forbids some of its actions, which {} cannot heed", env.name, algo.name);
+}
+
+}  // namespace
+
 void RunSettings::Resolve(int processes, int processors) {
   run.processes = processes;
   ResolveWorkers(run, processors);
+  ResolveEnv();
   const EnvSpec& spec = env().spec;
-  const AlgorithmEntry& entry = FindAlgorithm(run.algo);
-  if (!(spec.action.discrete ? entry.discrete : entry.continuous)) {
-    Fail("{} has {} actions, which {} cannot drive", spec.name,
-         spec.action.discrete ? "discrete" : "continuous", run.algo);
-  }
+  CheckActions(spec, FindAlgorithm(run.algo));
   algorithm->Validate(spec, run.shards);
   if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
     Fail(

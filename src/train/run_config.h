@@ -11,6 +11,7 @@
 #include "trireme/algo/algorithm.h"
 #include "trireme/base/config.h"
 #include "trireme/base/system.h"
+#include "trireme/env/registry.h"
 #include "trireme/server/protocol.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/stores.h"
@@ -52,8 +53,10 @@ struct RunConfig {
   int eval_episodes = 100;
   double checkpoint_every_s = 30;
 
-  // Not settings: how the run was started.
+  // Not settings: how the run was started, and what Resolve finds out about its environment.
   int processes = 1;
+  std::string env_options = {};  // those that are not the defaults: "max_steps=200"
+  bool env_snapshots = true;     // EnvFacts::snapshots: checkpoints hold the environments
 
   void Fields(ConfigFields& field);
 
@@ -88,15 +91,22 @@ class RunSettings {
   RunSettings& operator=(const RunSettings&) = delete;
 
   RunConfig run;
+  std::unique_ptr<EnvOptions> env_options;  // null where the environment has none
   std::unique_ptr<AlgorithmSettings> algorithm;
-  ConfigFields fields;  // over both
+  ConfigFields fields;  // over all; options of the environment have kEnvOptionPrefix
 
-  const EnvEntry& env() const { return FindEnv(run.env); }
+  // With the options as they were when Resolve was last called; before, with their defaults.
+  const EnvEntry& env() const { return env_; }
   // Memory for experience, over all workers.
   std::uint64_t ExperienceBytes() const;
   // Fills in what is chosen automatically and checks that everything fits together, for a run of `processes`
   // with `processors` each. Throws Error.
   void Resolve(int processes = 1, int processors = UsableProcessors());
+
+ private:
+  void ResolveEnv();
+
+  EnvEntry env_;
 };
 
 // The settings saved in the folder of a run, and from their text, where `origin` is the file it is from.

@@ -104,7 +104,7 @@ TEST(Presets, AreSortedAsFilesAndAPresetIsKnown) {
 TEST(RunSettings, EveryEnvironmentResolves) {
   for (const EnvEntry& env : AllEnvs()) {
     const auto settings = Resolved({}, {.env = env.spec.name});
-    EXPECT_EQ(&settings->env(), &FindEnv(env.spec.name));
+    EXPECT_EQ(settings->env().spec.name, env.spec.name);
     EXPECT_EQ(settings->run.target, env.spec.reward_threshold);
   }
 }

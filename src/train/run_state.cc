@@ -27,11 +27,11 @@ std::string NameOf(Coordination coordination, int workers) {
 }
 
 constexpr const char* kPerWorker = "progress/per_worker";
-constexpr const char* kPartial = "run/partial";  // not all workers were there when it was made
+constexpr const char* kPartial = "run/partial";  // without the experience of its workers
 
 // What a checkpoint must have in common with the settings it is loaded into.
 std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
-  return {{"env", run.env},
+  return {{"env", run.env_options.empty() ? run.env : fmt::format("{} {}", run.env, run.env_options)},
           {"algo", run.algo},
           {"seed", fmt::format("{}", run.seed)},
           {"shards", fmt::format("{}", run.shards)},
@@ -51,6 +51,18 @@ std::string DescribeNetwork(const NetworkSpec& spec) {
   return text;
 }
 
+std::string DescribeLosses(const EnvEntry& env) {
+  std::string text;
+  if (!env.facts.snapshots) {
+    text = "cannot be saved: a resumed run keeps what it learned and begins new episodes";
+  }
+  if (!env.facts.reproducible) {
+    text +=
+        fmt::format("{}is not reproducible: the same seed gives another run", text.empty() ? "" : "; it ");
+  }
+  return text.empty() ? "" : fmt::format("{} {}", env.spec.name, text);
+}
+
 void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out) {
   for (const auto& [name, value] : Identity(run, network)) out.PutText("run/" + name, value);
 }
@@ -65,7 +77,7 @@ void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const 
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
   if (run.coordination() == Coordination::kElastic) return;
-  algorithm.SaveShards(out);
+  if (run.env_snapshots) algorithm.SaveShards(out);
   if (!run.asynchronous()) return;
   algorithm.SaveCommon(out);
   store.Save(out);
@@ -79,7 +91,7 @@ std::string WorkerPrefix(const RunConfig& run, int rank) {
 
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
-  if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
+  if (!complete || !run.env_snapshots) out.PutValue<std::uint8_t>(kPartial, 1);
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });

@@ -83,6 +83,9 @@ struct RunProgress {
   }
 };
 
+// What a run gives up because its environment cannot be saved or reproduced: one line, or empty.
+std::string DescribeLosses(const EnvEntry& env);
+
 // What a run is, in a checkpoint; RequireIdentity throws Error when it is another one, and says in what.
 void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out);
 void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const Network& network);
@@ -94,8 +97,8 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
 // Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`:
-// the states of all workers are there; without them a resumed run continues with its parameters, but with
-// fresh experience.
+// the states of all workers are there; without them, or without environments that can be saved, a resumed run
+// continues with its parameters, but with fresh experience.
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out);
 

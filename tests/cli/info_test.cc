@@ -47,6 +47,17 @@ TEST_F(InfoTest, EnvsListsAllEnvironments) {
   }
 }
 
+TEST_F(InfoTest, EnvsTellsAboutOneAndItsOptions) {
+  const Outcome outcome = RunTrireme({"envs", "CartPole-v1"});
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* part : {"4 numbers", "2 choices", "500 steps", "475", "resumes exactly", "same bits",
+                           "env_max_steps", "cut off"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
+  }
+  ExpectRefused(RunTrireme({"envs", "CartPole"}), {"'CartPole'", "'CartPole-v1'"});
+  ExpectRefused(RunTrireme({"envs", "gym:CartPole-v1"}), {"no source claims 'gym:'"});
+}
+
 TEST_F(InfoTest, AlgosListsAlgorithmsAndTheirSettings) {
   const Outcome all = RunTrireme({"algos"});
   EXPECT_EQ(all.code, 0);

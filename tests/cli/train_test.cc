@@ -34,6 +34,19 @@ bool TagsBalance(const std::string& text) {
   return open.empty();
 }
 
+TEST_F(TrainTest, OptionsOfTheEnvironmentAreSavedWithTheRun) {
+  const Json result = FinishedRun("run", {"--set", "env_max_steps=30"});
+  EXPECT_LE(result["eval_return_mean"], 30);
+  EXPECT_NE(ReadText(Path("run") + "/config.toml").find("env_max_steps = 30"), std::string::npos);
+  const Json evaluated = ResultOf(RunTrireme({"eval", Path("run"), "--which", "last", "--json"}));
+  EXPECT_NEAR(evaluated["eval_return_mean"].get<double>(), result["eval_return_mean"].get<double>(), 1e-6);
+  ExpectRefused(
+      RunTrireme({"train", "--resume", Path("run"), "--steps", "9999", "--set", "env_max_steps=40"}),
+      {"CartPole-v1 max_steps=30, not CartPole-v1 max_steps=40"});
+  ExpectRefused(RunTrireme(SmallRun("other") + Args{"--set", "env_max_step=30"}), {"'env_max_steps'"});
+  ExpectRefused(RunTrireme(SmallRun("other") + Args{"--set", "env_max_steps=0"}), {"a whole number from 1"});
+}
+
 TEST_F(TrainTest, JsonResultHoldsTheWholeContract) {
   const Outcome outcome = RunTrireme(SmallRun("run") + Args{"--workers", "2", "--seed", "7"});
   const Json result = ResultOf(outcome);

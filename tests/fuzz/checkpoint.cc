@@ -12,6 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/scratch_folder.h"
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/env/registry.h"
 #include "trireme/nn/fused_executor.h"
 
 namespace trireme::fuzz {

@@ -22,8 +22,8 @@ struct Acrobot {
   static EnvSpec Spec() {
     return {.name = "Acrobot-v1",
             .help = "swing up a two-link pendulum by its joint; 3 actions, sparse reward",
-            .obs_size = kObsSize,
-            .action = {.discrete = true, .choices = 3, .low = {}, .high = {}},
+            .obs = {{kObsSize}},
+            .action = ActionSpace::Discrete(3),
             .max_episode_steps = 500,
             .reward_threshold = -100};
   }

@@ -26,8 +26,8 @@ struct CartPole {
   static EnvSpec Spec() {
     return {.name = "CartPole-v1",
             .help = "balance a pole on a cart; 2 actions",
-            .obs_size = kObsSize,
-            .action = {.discrete = true, .choices = 2, .low = {}, .high = {}},
+            .obs = {{kObsSize}},
+            .action = ActionSpace::Discrete(2),
             .max_episode_steps = 500,
             .reward_threshold = 475};
   }

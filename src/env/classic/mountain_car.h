@@ -20,8 +20,8 @@ struct MountainCar {
   static EnvSpec Spec() {
     return {.name = "MountainCar-v0",
             .help = "swing an underpowered car out of a valley; 3 actions, sparse reward",
-            .obs_size = kObsSize,
-            .action = {.discrete = true, .choices = 3, .low = {}, .high = {}},
+            .obs = {{kObsSize}},
+            .action = ActionSpace::Discrete(3),
             .max_episode_steps = 200,
             .reward_threshold = -110};
   }

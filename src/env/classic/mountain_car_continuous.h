@@ -24,8 +24,8 @@ struct MountainCarContinuous {
   static EnvSpec Spec() {
     return {.name = "MountainCarContinuous-v0",
             .help = "swing an underpowered car out of a valley; 1 force in [-1, 1]",
-            .obs_size = kObsSize,
-            .action = {.discrete = false, .choices = 0, .low = {-1.0f}, .high = {1.0f}},
+            .obs = {{kObsSize}},
+            .action = ActionSpace::Box(1, -1.0f, 1.0f),
             .max_episode_steps = 999,
             .reward_threshold = 90};
   }

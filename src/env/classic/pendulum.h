@@ -24,8 +24,8 @@ struct Pendulum {
   static EnvSpec Spec() {
     return {.name = "Pendulum-v1",
             .help = "swing up and hold a pendulum; 1 torque in [-2, 2], dense reward",
-            .obs_size = kObsSize,
-            .action = {.discrete = false, .choices = 0, .low = {-2.0f}, .high = {2.0f}},
+            .obs = {{kObsSize}},
+            .action = ActionSpace::Box(1, -2.0f, 2.0f),
             .max_episode_steps = 200,
             // Gymnasium names none; -200 is a policy that swings up without waste and holds.
             .reward_threshold = -200};

@@ -1,0 +1,166 @@
+#include "trireme/env/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "trireme/env/batch.h"
+#include "trireme/env/classic/cart_pole.h"
+#include "trireme/env/classic/pendulum.h"
+#include "trireme/env/conformance.h"
+
+namespace trireme {
+namespace {
+
+template <class Act>
+std::string ErrorOf(Act&& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// A spec under another name, for what tests add: names stay taken until the program ends.
+EnvEntry Renamed(EnvEntry entry, const std::string& name) {
+  entry.spec.name = name;
+  entry.make = [spec = entry.spec](int size) { return std::make_unique<SoaBatch<CartPole>>(size, spec); };
+  entry.options = nullptr;
+  return entry;
+}
+
+TEST(Registry, SuggestsTheNearestName) {
+  EXPECT_EQ(FindEnv("CartPole-v1").spec.name, "CartPole-v1");
+  const std::string error = ErrorOf([] { FindEnv("CartPole-v0"); });
+  EXPECT_NE(error.find("Did you mean 'CartPole-v1'?"), std::string::npos) << error;
+}
+
+TEST(Registry, AddedEnvironmentsAreFoundAndReferencesStay) {
+  const EnvEntry& before = FindEnv("Pendulum-v1");
+  for (int i = 0; i < 100; ++i) {
+    AddEnv(Renamed(SoaEntry<CartPole>(), "Registry.Added-v" + std::to_string(i)));
+  }
+  EXPECT_EQ(&FindEnv("Pendulum-v1"), &before);
+  CheckEnv(FindEnv("Registry.Added-v7"));
+  std::set<std::string> names;
+  for (const EnvEntry& entry : AllEnvs()) names.insert(entry.spec.name);
+  EXPECT_EQ(names.size(), AllEnvs().size());
+  EXPECT_TRUE(names.contains("Registry.Added-v99"));
+}
+
+TEST(Registry, RefusesDuplicatesAndWhatIsNoEnvironment) {
+  EXPECT_NE(ErrorOf([] { AddEnv(SoaEntry<CartPole>()); }).find("'CartPole-v1' already"), std::string::npos);
+  const auto refused = [](auto&& spoil) {
+    EnvEntry entry = Renamed(SoaEntry<CartPole>(), "Registry.Bad-v0");
+    spoil(entry.spec);
+    return ErrorOf([&] { AddEnv(entry); });
+  };
+  const auto expect = [](const std::string& error, const char* part) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  expect(refused([](EnvSpec& spec) { spec.name = ""; }), "no name");
+  expect(refused([](EnvSpec& spec) { spec.obs.shape = {}; }), "no elements");
+  expect(refused([](EnvSpec& spec) { spec.obs.shape = {84, 0, 4}; }), "no elements");
+  expect(refused([](EnvSpec& spec) { spec.obs.shape = {1 << 20, 1 << 20}; }), "2^28");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Discrete(0); }), "from 1 to 2^20 choices");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::MultiDiscrete({}); }), "each part");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Box({0, 0}, {1}); }), "two bounds");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Box(2, 1, 1); }), "not below");
+  expect(refused([](EnvSpec& spec) {
+           spec.action = ActionSpace::Box(1, 0, 1);
+           spec.masks = true;
+         }),
+         "masks are for choices");
+  expect(refused([](EnvSpec& spec) { spec.max_episode_steps = 0; }), "time limit");
+}
+
+// Environments test:1, test:2, ...: CartPole with that many steps.
+EnvEntry FindTest(const std::string& name) {
+  if (name.empty() || name.find_first_not_of("123456789") != std::string::npos) {
+    Fail("test: has the environments 1, 2, 3, ..., not '{}'", name);
+  }
+  EnvEntry entry = SoaEntry<CartPole>(std::stoi(name));
+  return Renamed(entry, "test:" + name);
+}
+
+TEST(Registry, ASourceFindsWhatBeginsWithItsPrefix) {
+  const std::string nobody = ErrorOf([] { FindEnv("nobody:CartPole"); });
+  EXPECT_NE(nobody.find("no source claims 'nobody:'"), std::string::npos) << nobody;
+
+  AddEnvSource({.prefix = "test:", .help = "CartPole, so many steps long", .find = FindTest});
+  const EnvEntry& env = FindEnv("test:12");
+  EXPECT_EQ(env.spec.name, "test:12");
+  EXPECT_EQ(env.spec.max_episode_steps, 12);
+  EXPECT_EQ(&FindEnv("test:12"), &env) << "asked again for what it has found";
+  CheckEnv(env);
+  EXPECT_NE(ErrorOf([] { FindEnv("test:x"); }).find("1, 2, 3"), std::string::npos);
+  const std::string other = ErrorOf([] { FindEnv("nobody:CartPole"); });
+  EXPECT_NE(other.find("there are test:"), std::string::npos) << other;
+
+  EXPECT_NE(ErrorOf([] { AddEnvSource({.prefix = "test:", .help = "", .find = FindTest}); }).find("claimed"),
+            std::string::npos);
+  for (const char* prefix : {"", ":", "test", "a:b", "a:b:"}) {
+    EXPECT_NE(ErrorOf([&] { AddEnvSource({prefix, "", FindTest}); }).find("no prefix"), std::string::npos);
+  }
+  AddEnvSource(
+      {.prefix = "liar:", .help = "", .find = [](const std::string&) { return SoaEntry<Pendulum>(); }});
+  EXPECT_NE(ErrorOf([] { FindEnv("liar:x"); }).find("gave 'Pendulum-v1' for 'liar:x'"), std::string::npos);
+}
+
+TEST(Registry, ManyThreadsAddAndFind) {
+  AddEnvSource({.prefix = "threads:", .help = "", .find = [](const std::string& name) {
+                  return Renamed(SoaEntry<CartPole>(), "threads:" + name);
+                }});
+  std::vector<std::thread> threads;
+  std::vector<const EnvEntry*> found(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&found, i] {
+      for (int n = 0; n < 50; ++n) {
+        AddEnv(Renamed(SoaEntry<CartPole>(), fmt::format("Registry.Thread{}-v{}", i, n)));
+        found[i] = &FindEnv("threads:same");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const EnvEntry* entry : found) EXPECT_EQ(entry, found[0]);
+}
+
+TEST(Options, ChangeTheEnvironmentAndRefuseUnknownNames) {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  const EnvEntry shorter = FindEnv("CartPole-v1", Pairs{{"max_steps", "20"}});
+  EXPECT_EQ(shorter.spec.max_episode_steps, 20);
+  EXPECT_EQ(shorter.spec.name, "CartPole-v1");
+  CheckEnv(shorter);
+  EXPECT_EQ(FindEnv("CartPole-v1", Pairs{}).spec.max_episode_steps, 500);
+  const std::string unknown = ErrorOf([] { FindEnv("CartPole-v1", Pairs{{"max_step", "20"}}); });
+  EXPECT_NE(unknown.find("Did you mean 'max_steps'?"), std::string::npos) << unknown;
+  const std::string none = ErrorOf([] { FindEnv("CartPole-v1", Pairs{{"max_steps", "0"}}); });
+  EXPECT_NE(none.find("expected a whole number"), std::string::npos) << none;
+  AddEnv(Renamed(SoaEntry<CartPole>(), "Options.None-v0"));
+  const std::string has_none = ErrorOf([] { FindEnv("Options.None-v0", Pairs{{"max_steps", "20"}}); });
+  EXPECT_NE(has_none.find("has no options"), std::string::npos) << has_none;
+}
+
+TEST(Spec, SizesAndWords) {
+  const ObsSpec image{{84, 84, 4}, ObsType::kUint8}, vector{{3}};
+  EXPECT_EQ(image.size(), 84 * 84 * 4);
+  EXPECT_EQ(image.bytes(), 84u * 84 * 4);
+  EXPECT_EQ(vector.bytes(), 12u);
+  const ActionSpace several = ActionSpace::MultiDiscrete({3, 2});
+  EXPECT_EQ(several.size(), 2);
+  EXPECT_EQ(several.choices(), 5);
+  EXPECT_EQ(several.Describe(), "3 x 2 choices");
+  EXPECT_EQ(ActionSpace::Box(2, -1, 1).Describe(), "2 continuous");
+  const std::byte bytes[] = {std::byte{0}, std::byte{51}, std::byte{255}};
+  float scaled[3];
+  ObsToFloat({{3}, ObsType::kUint8}, bytes, 1, scaled);
+  EXPECT_EQ(scaled[0], 0.0f);
+  EXPECT_FLOAT_EQ(scaled[1], 0.2f);
+  EXPECT_EQ(scaled[2], 1.0f);
+}
+
+}  // namespace
+}  // namespace trireme

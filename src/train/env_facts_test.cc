@@ -1,0 +1,127 @@
+// Runs on environments that cannot be saved or reproduced, and on environments with options.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
+#include "trireme/env/test_env.h"
+#include "trireme/train/checkpoint.h"
+#include "trireme/train/run_state.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Assignments = std::vector<std::string>;
+
+constexpr const char* kWild = "FactsTest.Unpredictable-v0";
+
+class EnvFactsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { AddEnv(ForwardingEntry<UnpredictableBatch>(kWild, {})); }
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) / fmt::format("trireme_env_facts_{}", getpid());
+    fs::remove_all(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  static std::unique_ptr<RunSettings> Settings(const std::string& env, const std::string& algo,
+                                               const std::string& store, const Assignments& assignments) {
+    auto settings = std::make_unique<RunSettings>(env, algo, store);
+    for (const char* a : {"hidden=[16]", "eval_episodes=4", "eval_every=0", "workers=2"}) {
+      settings->fields.ApplyAssignment(a, "test");
+    }
+    for (const std::string& a : assignments) settings->fields.ApplyAssignment(a, "test");
+    settings->Resolve();
+    return settings;
+  }
+  static std::string Refusal(const std::string& env, const std::string& algo,
+                             const Assignments& assignments) {
+    try {
+      Settings(env, algo, "allreduce", assignments);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  RunFolder Folder(const RunSettings& settings) const {
+    return RunFolder::Create(root_ / "run", "", settings.fields.ToToml());
+  }
+
+  fs::path root_;
+};
+
+// Begins a run, ends it, and goes on with more steps.
+TEST_F(EnvFactsTest, WhatCannotBeSavedIsResumedWithFreshExperience) {
+  for (const auto& [algo, store] : {std::pair{"ppo", "allreduce"}, {"a2c", "shared"}, {"dqn", "allreduce"}}) {
+    SCOPED_TRACE(fmt::format("{} {}", algo, store));
+    fs::remove_all(root_);
+    const auto settings = Settings(kWild, algo, store, {"steps=2048", "envs=16"});
+    const RunFolder folder = Folder(*settings);
+    testing::internal::CaptureStderr();
+    const TrainResult first = Train(*settings, folder, {.json = false, .started_s = MonotonicSeconds()});
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("cannot be saved"), std::string::npos) << said;
+    EXPECT_NE(said.find("not reproducible"), std::string::npos) << said;
+    EXPECT_GE(first.facts.steps, 2048);
+
+    const auto checkpoint = ReadNewestCheckpoint(folder.path());
+    ASSERT_TRUE(checkpoint);
+    EXPECT_TRUE(checkpoint->Has("run/partial"));
+    EXPECT_FALSE(checkpoint->Has("shard/0/step_number"));
+    EXPECT_FALSE(checkpoint->Has("worker/0/shard/0/step_number"));
+    const std::int64_t more = first.facts.steps + 4096;
+    const TrainResult second =
+        Train(*Settings(kWild, algo, store, {fmt::format("steps={}", more), "envs=16"}), folder,
+              {.json = true, .started_s = MonotonicSeconds()});
+    EXPECT_GE(second.facts.steps, more);
+    EXPECT_NE(second.facts.params_sha256, first.facts.params_sha256);
+  }
+}
+
+TEST_F(EnvFactsTest, WhatIsGivenUpIsSaidInOneLine) {
+  EXPECT_EQ(DescribeLosses(FindEnv("CartPole-v1")), "");
+  EnvEntry env = FindEnv("CartPole-v1");
+  env.facts.reproducible = false;
+  EXPECT_EQ(DescribeLosses(env), "CartPole-v1 is not reproducible: the same seed gives another run");
+  env.facts.snapshots = false;
+  EXPECT_EQ(DescribeLosses(env),
+            "CartPole-v1 cannot be saved: a resumed run keeps what it learned and begins new episodes; it is "
+            "not reproducible: the same seed gives another run");
+}
+
+TEST_F(EnvFactsTest, OptionsAreSettingsOfTheRun) {
+  const auto settings = Settings("CartPole-v1", "ppo", "allreduce", {"env_max_steps=50", "steps=2048"});
+  EXPECT_EQ(settings->env().spec.max_episode_steps, 50);
+  const RunFolder folder = Folder(*settings);
+  const TrainResult result = Train(*settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+  EXPECT_LE(result.facts.eval_return_mean, 50);
+
+  const auto saved = ReadRunSettings(folder);
+  saved->Resolve();
+  EXPECT_EQ(saved->env().spec.max_episode_steps, 50);
+  EXPECT_EQ(saved->env().make(1)->spec().max_episode_steps, 50);
+
+  // Another environment is another run.
+  saved->fields.ApplyAssignment("env_max_steps=60", "test");
+  saved->fields.ApplyAssignment("steps=4096", "test");
+  saved->Resolve();
+  try {
+    Train(*saved, folder, {.json = true, .started_s = MonotonicSeconds()});
+    FAIL() << "went on with another environment";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("CartPole-v1 max_steps=50, not CartPole-v1 max_steps=60"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(EnvFactsTest, AlgorithmsRefuseActionsTheyCannotDrive) {
+  EXPECT_EQ(Refusal("Pendulum-v1", "dqn", {}), "Pendulum-v1 has continuous actions, which dqn cannot drive");
+}
+
+}  // namespace
+}  // namespace trireme
