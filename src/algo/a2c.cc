@@ -128,7 +128,7 @@ void A2c::Iterate(double progress, MetricRow& row) {
     const double rate =
         config_.step.Scheduled(config_.value_learning_rate, config_.step.learning_rate_schedule, progress);
     const auto [begin, end] = context_.executor.network().TowerRange(1);
-    update.special = {begin, end, static_cast<float>(rate)};
+    update.groups.Add({.begin = begin, .end = end, .learning_rate = static_cast<float>(rate)});
   }
   steps_.Begin();
   for (int round = 0; round < config_.rounds; ++round) Round(update);

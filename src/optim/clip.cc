@@ -80,4 +80,88 @@ double ClipByGlobalNorm(std::span<float> gradient, double max_norm) {
   return norm;
 }
 
+namespace {
+
+// Groups with a norm of their own.
+struct NormGroup {
+  std::size_t begin = 0, end = 0, index = 0;
+};
+
+// Calls visit(first, last, norm) for the segments of [begin, end); norm is the number of a group, or kMost for
+// the common norm.
+template <class Visit>
+void ForEachSegment(const ParameterGroups& groups, std::size_t begin, std::size_t end, Visit&& visit) {
+  GroupList<NormGroup> own;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].has_norm()) own.Append({groups[i].begin, groups[i].end, i});
+  }
+  ForEachGroup(begin, end, own.all(), [&](std::size_t first, std::size_t last, const NormGroup* group) {
+    for (std::size_t next = 0; first < last; first = next) {
+      next = std::min(last, (first / kNormBlock + 1) * kNormBlock);
+      visit(first, next, group == nullptr ? ParameterGroups::kMost : group->index);
+    }
+  });
+}
+
+}  // namespace
+
+std::size_t GroupNorms::Segments(const ParameterGroups& groups, std::size_t begin, std::size_t end) {
+  std::size_t count = 0;
+  ForEachSegment(groups, begin, end, [&](std::size_t, std::size_t, std::size_t) { ++count; });
+  return count;
+}
+
+void GroupNorms::SquaredNorms(const ParameterGroups& groups, std::size_t begin, std::span<const float> values,
+                              std::span<double> sums) {
+  TRIREME_CHECK(sums.size() == Segments(groups, begin, begin + values.size()));
+  std::size_t s = 0;
+  ForEachSegment(groups, begin, begin + values.size(), [&](std::size_t first, std::size_t last, std::size_t) {
+    sums[s++] = SquaredNorm(values.subspan(first - begin, last - first));
+  });
+}
+
+void GroupNorms::Add(std::size_t begin, std::size_t end, std::span<const double> sums) {
+  TRIREME_CHECK(sums.size() == Segments(groups_, begin, end));
+  std::size_t s = 0;
+  ForEachSegment(groups_, begin, end,
+                 [&](std::size_t, std::size_t, std::size_t norm) { Count(norm, sums[s++]); });
+}
+
+void GroupNorms::Add(std::span<const float> gradient) {
+  ForEachSegment(groups_, 0, gradient.size(), [&](std::size_t first, std::size_t last, std::size_t norm) {
+    Count(norm, SquaredNorm(gradient.subspan(first, last - first)));
+  });
+}
+
+double GroupNorms::norm() const { return std::sqrt(all_); }
+
+GroupNorms::Scales GroupNorms::ScalesFor(double max_norm) const {
+  Scales scales;
+  scales.values[0] = ClipScale(std::sqrt(squares_[kCommon]), max_norm);
+  scales.count = 1 + groups_.size();
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    scales.values[1 + i] =
+        groups_[i].has_norm() ? ClipScale(std::sqrt(squares_[i]), groups_[i].max_norm) : scales.common();
+  }
+  return scales;
+}
+
+double ClipGradient(std::span<float> gradient, double max_norm, const ParameterGroups& groups) {
+  TRIREME_CHECK(groups.empty() || groups.all().back().end <= gradient.size());
+  if (!groups.any_norm()) {
+    return max_norm > 0 ? ClipByGlobalNorm(gradient, max_norm) : std::sqrt(SquaredNorm(gradient));
+  }
+  GroupNorms norms(groups);
+  norms.Add(gradient);
+  if (!std::isfinite(norms.norm())) return norms.norm();
+  const GroupNorms::Scales scales = norms.ScalesFor(max_norm);
+  ForEachGroup(0, gradient.size(), groups.all(),
+               [&](std::size_t first, std::size_t last, const ParameterGroup* group) {
+                 const float scale =
+                     group == nullptr ? scales.common() : scales.of_group(group - groups.all().data());
+                 if (scale != 1) SimdCall<ScaleKernel>(gradient.data() + first, last - first, scale);
+               });
+  return norms.norm();
+}
+
 }  // namespace trireme

@@ -143,10 +143,10 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::size_t size) : rule
 }
 
 void Optimizer::Step(std::span<float> params, std::span<const float> gradient, float learning_rate,
-                     const RateRange& special) {
+                     const ParameterGroups& groups) {
   TRIREME_CHECK(params.size() == size_ && gradient.size() == size_);
   const OptimizerRule::Step step = rule_.At(++steps_);
-  ForEachRate(0, size_, learning_rate, special, [&](std::size_t begin, std::size_t end, float rate) {
+  ForEachRate(0, size_, learning_rate, groups.all(), [&](std::size_t begin, std::size_t end, float rate) {
     float* moments[OptimizerRule::kMostMoments] = {};
     for (std::size_t i = 0; i < moments_.size(); ++i) moments[i] = moments_[i].data() + begin;
     rule_.Apply(step, rate, params.data() + begin, gradient.data() + begin, moments, end - begin);

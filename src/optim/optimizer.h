@@ -17,7 +17,6 @@
 // An Optimizer belongs to one thread at a time. Steps neither allocate nor throw.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +27,7 @@
 #include "trireme/base/aligned.h"
 #include "trireme/base/config.h"
 #include "trireme/base/state.h"
+#include "trireme/optim/groups.h"
 
 namespace trireme {
 
@@ -57,12 +57,6 @@ struct OptimizerSettings {
           Between(1e-30, 1));
     field("weight_decay", weight_decay, "pull towards zero: L2 penalty, decoupled for adamw", NonNegative());
   }
-};
-
-// A part of the parameters, [begin, end), with a step size of its own.
-struct RateRange {
-  std::size_t begin = 0, end = 0;
-  float learning_rate = 0;
 };
 
 // The rule alone, without memory: the caller holds parameters, moments and the count of steps, and may apply
@@ -98,10 +92,10 @@ class Optimizer {
   Optimizer(const OptimizerSettings& settings, std::size_t size);
 
   // One update of `params` in place. Both spans must have the size the optimizer was made for and must not
-  // overlap. The learning rate is given each time, so that schedules live elsewhere; parameters in `special`
-  // have theirs.
+  // overlap. The learning rate is given each time, so that schedules live elsewhere; groups have theirs, and
+  // those of rate 0 keep parameters and moments (groups.h).
   void Step(std::span<float> params, std::span<const float> gradient, float learning_rate,
-            const RateRange& special = {});
+            const ParameterGroups& groups = {});
 
   // Everything a later Step depends on, in sections below `scope`. A loaded optimizer continues bit for bit.
   void Save(StateWriter& writer, const std::string& scope) const;
@@ -120,16 +114,5 @@ class Optimizer {
 // Throws Error unless `saved` is the name of `kind`: state of one optimizer means nothing to another.
 void CheckOptimizerKind(OptimizerKind kind, std::string_view saved);
 std::string_view OptimizerName(OptimizerKind kind);
-
-// Calls apply(begin, end, learning_rate) for the up to three parts of [begin, end) that share a rate.
-template <class Apply>
-void ForEachRate(std::size_t begin, std::size_t end, float learning_rate, const RateRange& special,
-                 Apply&& apply) {
-  const std::size_t first = std::clamp(special.begin, begin, end);
-  const std::size_t last = std::clamp(special.end, first, end);
-  if (begin < first) apply(begin, first, learning_rate);
-  if (first < last) apply(first, last, special.learning_rate);
-  if (last < end) apply(last, end, learning_rate);
-}
 
 }  // namespace trireme

@@ -239,13 +239,51 @@ TEST_P(OptimizerTest, ARangeHasItsOwnRate) {
   for (int step = 0; step < 70; ++step) {
     std::vector<float> gradient(kCount);
     for (std::size_t i = 0; i < kCount; ++i) gradient[i] = std::sin(0.1f * static_cast<float>(i * step + i));
-    whole.Step(a, gradient, 0.01f, {kBegin, kEnd, 0.03f});
+    whole.Step(a, gradient, 0.01f, {{kBegin, kEnd, 0.03f}});
     outside.Step(b, gradient, 0.01f);
     inside.Step(c, gradient, 0.03f);
   }
   for (std::size_t i = 0; i < kCount; ++i) {
     EXPECT_EQ(a[i], i >= kBegin && i < kEnd ? c[i] : b[i]) << i;
     EXPECT_NE(b[i], c[i]) << i;
+  }
+}
+
+// Parameters and moments stay, also where moments are flushed; what is around goes on as if nothing were
+// there.
+TEST_P(OptimizerTest, AGroupOfRateZeroIsUntouched) {
+  constexpr std::size_t kBegin = 13, kEnd = 40, kCount = 61;
+  const auto moments = [&](const Optimizer& optimizer) {
+    StateWriter out;
+    optimizer.Save(out, "o");
+    const StateReader in(std::move(out).Encode());
+    std::vector<std::vector<float>> all;
+    for (int m = 0; in.Has(fmt::format("o/moment{}", m)); ++m) {
+      all.emplace_back(kCount);
+      in.Get<float>(fmt::format("o/moment{}", m), std::span(all.back()));
+    }
+    return all;
+  };
+  Optimizer frozen(settings, kCount), free(settings, kCount);
+  std::vector<float> a(kCount, 1.0f), b = a;
+  const std::vector<float> gradient(kCount, 1e-36f), large(kCount, 0.5f);
+  frozen.Step(a, gradient, 0.01f);
+  free.Step(b, gradient, 0.01f);
+  const std::vector<float> before = a;
+  const auto moments_before = moments(frozen);
+  for (int step = 0; step < 130; ++step) {
+    frozen.Step(a, large, 0.01f, {{kBegin, kEnd, 0}});
+    free.Step(b, large, 0.01f);
+  }
+  const auto frozen_moments = moments(frozen), free_moments = moments(free);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const bool inside = i >= kBegin && i < kEnd;
+    EXPECT_EQ(a[i], inside ? before[i] : b[i]) << i;
+    EXPECT_NE(b[i], before[i]) << i;
+    for (std::size_t m = 0; m < moments_before.size(); ++m) {
+      EXPECT_EQ(frozen_moments[m][i], inside ? moments_before[m][i] : free_moments[m][i]) << i;
+      EXPECT_NE(free_moments[m][i], moments_before[m][i]) << i;
+    }
   }
 }
 

@@ -8,6 +8,18 @@
 #include "trireme/server/protocol.h"
 
 namespace trireme {
+namespace {
+
+// A group on the wire.
+struct WireGroup {
+  std::uint64_t begin, end;
+  double max_norm;
+  float learning_rate;
+  std::uint32_t zero;
+};
+static_assert(sizeof(WireGroup) == 32);
+
+}  // namespace
 
 std::string EncodeRanks(const Ranks& ranks) {
   return {reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof(Ranks::value_type)};
@@ -49,6 +61,33 @@ std::map<int, std::string> DecodeGathered(std::string_view encoded) {
     encoded.remove_prefix(head[1]);
   }
   return bytes;
+}
+
+std::string EncodeGroups(const ParameterGroups& groups) {
+  std::string encoded;
+  for (const ParameterGroup& group : groups.all()) {
+    const WireGroup wire = {group.begin, group.end, group.max_norm, group.learning_rate, 0};
+    encoded.append(reinterpret_cast<const char*>(&wire), sizeof wire);
+  }
+  return encoded;
+}
+
+ParameterGroups DecodeGroups(std::string_view encoded, std::size_t params) {
+  if (encoded.size() % sizeof(WireGroup) != 0 ||
+      encoded.size() / sizeof(WireGroup) > ParameterGroups::kMost) {
+    Fail("{} bytes of parameter groups, where a group has {} and there are at most {}", encoded.size(),
+         sizeof(WireGroup), ParameterGroups::kMost);
+  }
+  std::vector<ParameterGroup> groups;
+  for (; !encoded.empty(); encoded.remove_prefix(sizeof(WireGroup))) {
+    WireGroup wire;
+    std::memcpy(&wire, encoded.data(), sizeof wire);
+    groups.push_back({wire.begin, wire.end, wire.learning_rate, wire.max_norm});
+  }
+  if (const char* const why = WrongGroups(groups, params)) Fail("parameter groups make no sense: {}", why);
+  ParameterGroups checked;
+  for (const ParameterGroup& group : groups) checked.Append(group);
+  return checked;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What some messages carry as bytes: lists of ranks, and what several workers brought.
+// What some messages carry as bytes: lists of ranks, what several workers brought, parameter groups.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "trireme/optim/groups.h"
 
 namespace trireme {
 
@@ -19,5 +21,10 @@ Ranks DecodeRanks(std::string_view encoded);
 std::string EncodeGathered(const std::map<int, std::string_view>& bytes);
 // Throws Error.
 std::map<int, std::string> DecodeGathered(std::string_view encoded);
+
+// The groups of a push, in numbers of all parameters.
+std::string EncodeGroups(const ParameterGroups& groups);
+// Throws Error unless they can be groups of `params` parameters.
+ParameterGroups DecodeGroups(std::string_view encoded, std::size_t params);
 
 }  // namespace trireme

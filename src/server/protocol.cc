@@ -10,7 +10,7 @@ Header ReadHeader(Incoming& message) {
   Header header;
   message.Read(std::as_writable_bytes(std::span(&header, 1)));
   if (std::string_view(header.magic, 4) != std::string_view(Header().magic, 4)) {
-    Fail("a message of another protocol or version");
+    Fail("a message of another protocol or version: run the same Trireme on workers and servers");
   }
   // Each count is bounded by the size of the message before they are added up: no overflow.
   if (header.floats > size || header.doubles > size || header.bytes > size ||

@@ -34,16 +34,16 @@ enum class MessageKind : std::uint32_t {
   // From a worker.
   kHello = 1,  // bytes: Greeting. Answer: kWelcome, or kNeedState first
   kState,      // parameters and moments, answer to kNeedState; also the answer to kFetch
-  kPush,       // a gradient. Answer: kParams, or kNorms first
+  kPush,       // a gradient; bytes: parameter groups. Answer: kParams, or kNorms first
   kAskNorms,   // in step: bytes: ranks whose gradients are to be added. Answer: kNorms, or kParams
-  kCommit,  // doubles: the scale that all norms together give; bytes: ranks. Answer: kParams, or kNorms again
-  kPull,    // Answer: kParams
-  kCollect,  // a part of a collective operation. Answer: kCollected
-  kFetch,    // Answer: kState
-  kFinish,   // the run has ended. Answer: kParams
-  kAlive,    // bytes: ids of workers of this process. No answer
-  kLeave,    // this worker goes for good. No answer
-  kEcho,     // bytes. Answer: the same
+  kCommit,     // floats: the scales that all norms give; bytes: ranks. Answer: kParams, or kNorms again
+  kPull,       // Answer: kParams
+  kCollect,    // a part of a collective operation. Answer: kCollected
+  kFetch,      // Answer: kState
+  kFinish,     // the run has ended. Answer: kParams
+  kAlive,      // bytes: ids of workers of this process. No answer
+  kLeave,      // this worker goes for good. No answer
+  kEcho,       // bytes. Answer: the same
   // From a server.
   kNeedState,
   kWelcome,
@@ -68,18 +68,18 @@ struct Header {
   std::uint64_t sequence = 0;  // numbers requests; answers repeat it
   std::uint64_t version = 0;   // of the parameters that are sent or that a gradient was computed with
   std::int64_t steps = 0;      // environment steps: of this push; in answers of all workers so far
-  float learning_rate = 0, special_rate = 0;
-  std::uint64_t special_begin = 0, special_end = 0;
+  float learning_rate = 0;
+  std::uint32_t operation = 0;  // kCollect: a Collective
   double max_grad_norm = 0;     // kPush: in step, of the sum of all gradients; 0: no limit
   std::uint64_t clock = 0;      // kParams: pushes of the worker
   std::uint64_t number = 0;     // kCollect: of the operation. kWelcome: of the next. kState: updates so far
-  std::uint32_t operation = 0;  // kCollect: a Collective
   std::uint32_t flags = 0;
   std::int32_t leader = -1;   // answers: the lowest rank that takes part
   std::uint32_t members = 0;  // answers: how many take part
+  std::uint32_t zero = 0;
   std::uint64_t floats = 0, doubles = 0, bytes = 0;
 };
-static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 112 && std::is_trivially_copyable_v<Header>);
 
 enum class Collective : std::uint32_t { kSum = 1, kFirst, kGather };
 

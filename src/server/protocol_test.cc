@@ -149,5 +149,24 @@ TEST(Protocol, RanksAndGatheredBytes) {
   }
 }
 
+TEST(Protocol, ParameterGroups) {
+  const ParameterGroups groups = {{0, 10, 0.5f}, {10, 20, 0}, {30, 100, -1, 0.25}};
+  const std::string encoded = EncodeGroups(groups);
+  EXPECT_TRUE(std::ranges::equal(DecodeGroups(encoded, 100).all(), groups.all()));
+  EXPECT_TRUE(DecodeGroups("", 1).empty());
+  EXPECT_THROW(DecodeGroups(encoded, 99), Error);
+  EXPECT_THROW(DecodeGroups(encoded.substr(1), 100), Error);
+  EXPECT_THROW(DecodeGroups(encoded.substr(0, 40), 100), Error);
+  EXPECT_THROW(DecodeGroups(encoded + EncodeGroups({{20, 30}}), 100), Error) << "not in order";
+  EXPECT_THROW(DecodeGroups(EncodeGroups({{0, 10}}) + EncodeGroups({{9, 20}}), 100), Error);
+  std::string many;
+  for (std::size_t i = 0; i < 9; ++i) many += EncodeGroups({{i, i + 1}});
+  EXPECT_THROW(DecodeGroups(many, 100), Error);
+  EXPECT_EQ(DecodeGroups(many.substr(many.size() / 9), 100).size(), 8u);
+  ParameterGroups odd;
+  odd.Append({0, 10, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_THROW(DecodeGroups(EncodeGroups(odd), 100), Error);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -25,9 +25,8 @@ class AllReduceStore final : public ParameterStore {
     comm_.AllReduceSum(gradient);
     ++pushes_;
     const std::span<float> of_params = gradient.first(params_.size());
-    const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
-                                               : std::sqrt(SquaredNorm(of_params));
-    if (std::isfinite(norm)) optimizer_.Step(params_.span(), of_params, rule.learning_rate, rule.special);
+    const double norm = ClipGradient(of_params, rule.max_grad_norm, rule.groups);
+    if (std::isfinite(norm)) optimizer_.Step(params_.span(), of_params, rule.learning_rate, rule.groups);
     return norm;
   }
 

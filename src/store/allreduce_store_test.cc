@@ -61,11 +61,16 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AllReduceStoreRanks, testing::Values(1, 2, 4));
 
 TEST_P(AllReduceStoreRanks, PushOfSharesEqualsPushOfTheirSum) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam}) {
-    for (const double max_norm : {0.0, 0.5}) {
+    const ParameterGroups groups = {{3, 9, 0.02f, 0.1}, {10, 20, 0.03f}, {20, 30, 0}};
+    for (const UpdateRule& rule :
+         {UpdateRule{.learning_rate = 0.01f}, UpdateRule{.learning_rate = 0.01f, .max_grad_norm = 0.5},
+          UpdateRule{.learning_rate = 0.01f, .max_grad_norm = 0.5, .groups = groups}}) {
       const OptimizerSettings optimizer{.kind = kind};
-      const UpdateRule rule{.learning_rate = 0.01f, .max_grad_norm = max_norm};
       const Outcome expected = PushSums(GetParam(), optimizer, rule);
       EXPECT_NE(expected.params, Initial());
+      const bool frozen =
+          std::equal(expected.params.begin() + 20, expected.params.begin() + 30, Initial().begin() + 20);
+      EXPECT_EQ(frozen, !rule.groups.empty());
       RunRanks(GetParam(), [&](Communicator& comm) {
         const auto store = MakeAllReduceStore(comm, optimizer, Initial());
         EXPECT_EQ(Copy(store->Pull()), Initial());

@@ -19,15 +19,17 @@
 
 #include "trireme/base/state.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/optim/groups.h"
 #include "trireme/optim/optimizer.h"
 
 namespace trireme {
 
-// How a gradient is to be applied.
+// How a gradient is to be applied. Groups are parameters with a rate, and perhaps a norm, of their own
+// (optim/groups.h). Workers in step give the same groups.
 struct UpdateRule {
   float learning_rate = 0;
   double max_grad_norm = 0;  // 0: no clipping
-  RateRange special = {};    // parameters with a rate of their own
+  ParameterGroups groups = {};
 };
 
 // How old the parameters were that gradients were computed with: the number of updates by others between a

@@ -45,8 +45,7 @@ class SharedStore final : public ParameterStore {
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     TRIREME_CHECK(gradient.size() >= params_.size());
     const std::span<float> of_params = gradient.first(params_.size());
-    const double norm = rule.max_grad_norm > 0 ? ClipByGlobalNorm(of_params, rule.max_grad_norm)
-                                               : std::sqrt(SquaredNorm(of_params));
+    const double norm = ClipGradient(of_params, rule.max_grad_norm, rule.groups);
     if (!std::isfinite(norm)) return norm;
     InTurn(Schedule::Operation::kPush, [&] {
       const std::uint64_t earlier = shared_.versions_.fetch_add(1, std::memory_order_relaxed);
@@ -128,8 +127,10 @@ class SharedStore final : public ParameterStore {
       const std::span<float> tile = params_.span().subspan(begin, size);
       shared_.params_.Load(begin, tile);
       if (shares_moments()) LoadMoments(begin, size, moments_);
-      ForEachRate(begin, begin + size, rule.learning_rate, rule.special,
+      bool changed = false;
+      ForEachRate(begin, begin + size, rule.learning_rate, rule.groups.all(),
                   [&](std::size_t first, std::size_t last, float rate) {
+                    changed = true;
                     float* moments[OptimizerRule::kMostMoments] = {};
                     for (std::size_t m = 0; m < moments_.size(); ++m) {
                       moments[m] = moments_[m].data() + (shares_moments() ? first - begin : first);
@@ -137,6 +138,7 @@ class SharedStore final : public ParameterStore {
                     shared_.rule_.Apply(step, rate, params_.data() + first, gradient.data() + first, moments,
                                         last - first);
                   });
+      if (!changed) continue;  // others may change what this worker leaves alone
       shared_.params_.Store(begin, tile);
       if (shares_moments()) StoreMoments(begin, size, moments_);
     }

@@ -13,13 +13,14 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, SharedStoreAlone,
                                           testing::Bool()),
                          KindAndSharing);
 
-// With and without clipping and rates of their own, for parts that begin and end inside tiles or at their
-// edges.
+// With and without clipping, and with groups that begin and end inside tiles or at their edges.
 UpdateRule RuleOf(int push, std::size_t size) {
   UpdateRule rule{.learning_rate = kRate / static_cast<float>(1 + push % 7),
                   .max_grad_norm = push % 2 == 0 ? 0.5 : 0.0};
-  if (push % 3 == 1) rule.special = {.begin = size / 5, .end = size - size / 5, .learning_rate = 0.003f};
-  if (push % 3 == 2) rule.special = {.begin = 1024, .end = 2048, .learning_rate = 0.03f};
+  if (push % 3 == 1) rule.groups.Add({.begin = size / 5, .end = size - size / 5, .learning_rate = 0.003f});
+  if (push % 3 == 2 && size > 4200) {
+    rule.groups = {{7, 900, 0.02f, 0.3}, {1024, 2048, 0.03f}, {2048, 4097, 0}, {4100, 4200, 0.01f, 0.1}};
+  }
   return rule;
 }
 
@@ -49,6 +50,59 @@ TEST_P(SharedStoreAlone, EqualsTheLocalStoreBitForBit) {
     EXPECT_EQ(shared->staleness().pushes[0], std::uint64_t{kPushes});
     EXPECT_EQ(shared->staleness().count(), std::uint64_t{kPushes});
   }
+}
+
+TEST_P(SharedStoreAlone, AGroupOfRateZeroIsUntouched) {
+  constexpr std::size_t kSize = 5000, kBegin = 1024, kEnd = 4096;
+  const OptimizerSettings optimizer{.kind = kind_, .weight_decay = 0.01};
+  SharedParameters parameters(optimizer, share_moments_, Initial(kSize));
+  const auto store = MakeSharedStore(parameters, 0, nullptr);
+  const auto moments = [&] {
+    StateWriter out;
+    store->Save(out);
+    const StateReader in(std::move(out).Encode());
+    std::vector<std::vector<float>> all;
+    for (int m = 0; in.Has(fmt::format("optimizer/moment{}", m)); ++m) {
+      all.emplace_back(kSize);
+      in.Get<float>(fmt::format("optimizer/moment{}", m), std::span(all.back()));
+    }
+    return all;
+  };
+  const auto inside = [](std::span<const float> values) { return values.subspan(kBegin, kEnd - kBegin); };
+  std::vector<float> gradient = Draw(1, 0, kSize);
+  store->Push(gradient, {.learning_rate = kRate});
+  const std::vector<float> before(store->params().begin(), store->params().end());
+  const auto moments_before = moments();
+  for (int push = 1; push < 70; ++push) {
+    gradient = Draw(1, push, kSize);
+    store->Push(gradient, {.learning_rate = kRate, .groups = {{kBegin, kEnd, 0}}});
+  }
+  EXPECT_TRUE(SameBits(inside(store->Pull()), inside(before)));
+  EXPECT_FALSE(SameBits(store->params().first(kBegin), std::span(before).first(kBegin)));
+  const auto moments_after = moments();
+  for (std::size_t m = 0; m < moments_before.size(); ++m) {
+    EXPECT_TRUE(SameBits(inside(moments_after[m]), inside(moments_before[m])));
+    EXPECT_FALSE(SameBits(moments_after[m], moments_before[m]));
+  }
+}
+
+// What a worker leaves alone it does not write either: each of the two is the only one to write its half, and
+// no update is lost.
+TEST(SharedStore, WorkersOfDifferentGroupsDoNotDisturbEachOther) {
+  constexpr std::size_t kHalf = 2048;
+  constexpr int kPushes = 20000;
+  SharedParameters parameters({.kind = OptimizerKind::kSgd}, true, std::vector<float>(2 * kHalf));
+  RunRanks(2, [&](Communicator& comm) {
+    const auto store = MakeSharedStore(parameters, comm.rank(), nullptr);
+    const std::size_t others = comm.rank() == 0 ? kHalf : 0;
+    const UpdateRule rule{.learning_rate = 1.0f / 1024, .groups = {{others, others + kHalf, 0}}};
+    std::vector<float> gradient(2 * kHalf, 1.0f);
+    comm.Barrier();
+    for (int push = 0; push < kPushes; ++push) store->Push(gradient, rule);
+    comm.Barrier();
+    const std::vector<float> expected(2 * kHalf, -kPushes / 1024.0f);
+    EXPECT_TRUE(SameBits(store->Pull(), expected));
+  });
 }
 
 TEST(SharedStore, APullAndAPushAreAMessageOfAllParametersEach) {

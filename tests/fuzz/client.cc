@@ -152,7 +152,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
       answer(w, 14, 0, 2);  // welcome of the first server
       answer(w, 14, 1, 0);  // and of the second
       for (int i = 0; i < 3; ++i) {
-        answer(w, way == 2 || way == 3 ? 17 : way == 4 ? 2 : 16, i % 2, 2, "text");
+        answer(w, way == 2 || way == 3 ? 17 : way == 4 ? 2 : 16, i % 2, way < 2 && pace == 0 ? 1 : 2, "text");
         answer(w, 18, 3, 0, "for whom it waits");
         if (i == 1) w.Byte(kNothing).Byte(kLaterClosed).Text("full");
       }

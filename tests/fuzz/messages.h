@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "input.h"
+#include "trireme/server/payload.h"
 #include "trireme/server/protocol.h"
 
 namespace trireme::fuzz {
@@ -62,10 +63,11 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   header.flags = in.Byte();
   header.learning_rate = AnyFloat(in);
   header.max_grad_norm = AnyFloat(in);
-  if (in.Choice(8) == 1) {
-    header.special_begin = AnyNumber(in, 0);
-    header.special_end = AnyNumber(in, 10);
-    header.special_rate = AnyFloat(in);
+  ParameterGroups groups;
+  const auto count = static_cast<std::size_t>(in.Choice(64));  // rarely any
+  while (count <= ParameterGroups::kMost && groups.size() < count) {
+    const std::uint64_t begin = AnyNumber(in, 100 * groups.size());
+    groups.Append({begin, AnyNumber(in, begin + 100), AnyFloat(in), AnyFloat(in)});
   }
   header.leader = static_cast<std::int32_t>(AnyNumber(in, 0));
   header.members = static_cast<std::uint32_t>(AnyNumber(in, 2));
@@ -75,7 +77,7 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   const std::vector<float> values(size, AnyFloat(in));
   const int numbers = in.Choice(4);
   const std::vector<double> doubles(numbers, static_cast<double>(AnyFloat(in)));
-  return MakeMessage(header, values, doubles, in.Text());
+  return MakeMessage(header, values, doubles, EncodeGroups(groups) + in.Text());
 }
 
 }  // namespace trireme::fuzz

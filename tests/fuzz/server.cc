@@ -133,13 +133,15 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
   const auto usual = [](InputWriter& w, int count) {
     for (int i = 0; i < count; ++i) w.Byte(31);
   };
-  const auto message = [&](InputWriter& w, int floats, int doubles, std::string_view text = "") {
-    usual(w, 3);                           // sequence, version, number
-    usual(w, 2);                           // steps, operation
-    w.Byte(0).Byte(7).Byte(0);             // flags, learning rate, norm
-    w.Byte(0);                             // no special range
-    usual(w, 3);                           // leader, members, clock
-    w.Byte(floats).Byte(0).Byte(doubles);  // how many, which
+  const auto message = [&](InputWriter& w, int floats, int doubles, std::string_view text = "",
+                           int groups = 0) {
+    usual(w, 3);                // sequence, version, number
+    usual(w, 2);                // steps, operation
+    w.Byte(0).Byte(7).Byte(0);  // flags, learning rate, norm
+    w.Byte(groups);
+    for (int g = 0; g < groups; ++g) usual(w.Byte(31).Byte(31).Byte(7), 1);  // begin, end, rate, norm
+    usual(w, 3);                                                             // leader, members, clock
+    w.Byte(floats).Byte(0).Byte(doubles);                                    // how many, which
     w.Byte(0).Text(text);
   };
   const std::string ranks = InputWriter().Number(0, 4).Number(1, 4).str();
@@ -156,17 +158,18 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
         w.Byte(0).Byte(0).Byte(0).Byte(0);
         if (client == 0) message(w.Byte(kState).Byte(0), 0, 0);
       }
-      const auto both = [&](MessageKind kind, int floats, int doubles = 0, std::string_view text = "") {
+      const auto both = [&](MessageKind kind, int floats, int doubles = 0, std::string_view text = "",
+                            int groups = 0) {
         for (int client = 0; client < 2; ++client) {
-          message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text);
+          message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text, groups);
         }
       };
-      constexpr int kWithFloats = 0, kWithout = 4;  // of the sizes that AnyMessage knows
+      constexpr int kWithFloats = 0, kWithout = 4, kOneFloat = 6;  // of the sizes that AnyMessage knows
       for (int round = 0; round < 3; ++round) {
-        both(MessageKind::kPush, kWithFloats);
+        both(MessageKind::kPush, kWithFloats, 0, "", two_servers ? 0 : 2 * round);
         if (pace == 0 && two_servers) {
           both(MessageKind::kAskNorms, kWithout, 0, ranks);
-          both(MessageKind::kCommit, kWithout, 1, ranks);
+          both(MessageKind::kCommit, kOneFloat, 0, ranks);
         }
         if (round == 1 && files) w.Byte(kRestart).Byte(0);
       }

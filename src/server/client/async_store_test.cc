@@ -6,7 +6,10 @@
 namespace trireme {
 namespace {
 
-constexpr UpdateRule kRule{.learning_rate = 0.01f, .max_grad_norm = 0.5, .special = {700, 3000, 0.001f}};
+const UpdateRule kRule{
+    .learning_rate = 0.01f,
+    .max_grad_norm = 0.5,
+    .groups = {{100, 600, 0.02f, 0.3}, {700, 3000, 0.001f}, {3000, 3050, 0}, {3060, 4200, 0.005f, 0.7}}};
 
 void PushOnce(TestWorker& worker, int entity, int step, const UpdateRule& rule = kRule) {
   worker.store->Pull();
@@ -115,7 +118,7 @@ TEST(AsyncServerStore, TheRateOfOldGradientsIsScaled) {
   terms.staleness_scaled = true;
   TestCluster cluster(terms);
   TestWorker slow(cluster, 1), fast(cluster, 2);
-  const UpdateRule rule{.learning_rate = 1, .special = {2, 3, 8}};
+  const UpdateRule rule{.learning_rate = 1, .groups = {{2, 3, 8}, {3, 4, 0}}};
   const std::vector<float> zeros(terms.params), ones(terms.params, 1.0f);
   slow.store->Pull();
   for (int step = 0; step < 3; ++step) {
@@ -128,6 +131,7 @@ TEST(AsyncServerStore, TheRateOfOldGradientsIsScaled) {
   slow.store->Push(gradient, rule);  // three updates later
   EXPECT_FLOAT_EQ(slow.store->params()[0], before[0] - 0.25f);
   EXPECT_FLOAT_EQ(slow.store->params()[2], before[2] - 2.0f);
+  EXPECT_EQ(slow.store->params()[3], before[3]);
 }
 
 // Every message of a short run is lost once, with its stream.

@@ -44,5 +44,37 @@ TEST(HostileServer, NumbersThatCannotBeTrueAreRefused) {
   }
 }
 
+// The norm of a round is made of as many sums as the worker's groups cut the parameters into.
+TEST(HostileServer, ANormOfOtherSumsIsRefused) {
+  const RunTerms terms = TestTerms(Pace::kSync);
+  for (const std::size_t sums : {0, 5, 6, 7}) {
+    MemoryTransport transport;
+    const TestServer server(transport, "server:0", [&](ServerTransport& to, PeerId peer, Incoming& message) {
+      const Header asked = ReadHeader(message);
+      const bool push = asked.kind == MessageKind::kPush;
+      const Header answer{.kind = push ? MessageKind::kParams : MessageKind::kWelcome,
+                          .worker = 0,
+                          .sequence = asked.sequence};
+      to.Send(peer, MakeMessage(answer, std::vector<float>(terms.params), std::vector<double>(sums)));
+    });
+    ServerSession session({{.transport = &transport, .address = server.address(), .security = {}}}, terms, 1);
+    session.Offer(std::vector<float>(terms.params));
+    ServerCommunicator comm(session);
+    const auto store = MakeSyncServerStore(session, comm);
+    session.Join();
+    std::vector<float> gradient(terms.params);
+    const UpdateRule rule{.learning_rate = 1, .groups = {{0, 100, 1, 0.5}, {200, 300, 1}}};
+    std::string outcome = "well";
+    try {
+      store->Push(gradient, rule);
+    } catch (const Error& error) {
+      outcome = error.what();
+    }
+    const std::string refusal =
+        fmt::format("server server:1 has sent {} sums of squares where 6 are due", sums);
+    EXPECT_EQ(outcome, sums == 6 ? "well" : refusal);
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include "trireme/metrics/append_file.h"
 #include "trireme/optim/clip.h"
+#include "trireme/server/payload.h"
 
 namespace trireme {
 namespace {
@@ -23,14 +24,14 @@ std::vector<AlignedBuffer<float>> MakeMoments(const ServerSession& session) {
 Outgoing PushMessage(Header& header, PartRange part, std::span<const float> gradient,
                      std::span<const float> extras, const UpdateRule& rule) {
   header.learning_rate = rule.learning_rate;
-  header.special_rate = rule.special.learning_rate;
-  header.special_begin = rule.special.begin;
-  header.special_end = rule.special.end;
   header.floats = part.size + extras.size();
+  const std::string groups = EncodeGroups(rule.groups);
+  header.bytes = groups.size();
   MessageWriter message(header);
   std::memcpy(message.floats(), gradient.data() + part.begin, part.size * sizeof(float));
   if (!extras.empty())
     std::memcpy(message.floats() + part.size * sizeof(float), extras.data(), extras.size_bytes());
+  if (!groups.empty()) std::memcpy(message.bytes(), groups.data(), groups.size());
   return message.Take();
 }
 
@@ -54,8 +55,7 @@ class AsyncServerStore final : public ServerStore {
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     Join();
     const std::span<float> own = gradient.first(params().size());
-    const double norm =
-        rule.max_grad_norm > 0 ? ClipByGlobalNorm(own, rule.max_grad_norm) : std::sqrt(SquaredNorm(own));
+    const double norm = ClipGradient(own, rule.max_grad_norm, rule.groups);
     if (!std::isfinite(norm)) return norm;
     std::vector<std::uint64_t> versions(session_.servers());  // that the gradient was computed with
     for (int server = 0; server < session_.servers(); ++server) versions[server] = session_.version(server);
@@ -144,9 +144,9 @@ class SyncServerStore final : public ServerStore {
     TakeAnswers();
     while (!std::ranges::all_of(parts_, &Part::applied)) {
       if (AskForOthers()) continue;
-      Commit(ClipScale(Norm(), rule.max_grad_norm));
+      Commit(rule);
     }
-    return Norm();
+    return Norms(rule.groups).norm();
   }
 
  private:
@@ -159,12 +159,20 @@ class SyncServerStore final : public ServerStore {
     bool asked = false;  // for the ranks of the first server
   };
 
-  double Norm() const {
-    double sum = 0;
-    for (const Part& part : parts_) {
-      for (const double block : part.squares) sum += block;
+  // Of the sum of all gradients. Throws Error when a server has sent other sums than are due.
+  GroupNorms Norms(const ParameterGroups& groups) const {
+    GroupNorms norms(groups);
+    for (int server = 0; server < session_.servers(); ++server) {
+      const PartRange range = session_.range(server);
+      const std::vector<double>& squares = parts_[server].squares;
+      const std::size_t due = GroupNorms::Segments(groups, range.begin, range.begin + range.size);
+      if (squares.size() != due) {
+        Fail("server {} has sent {} sums of squares where {} are due", session_.link(server).address(),
+             squares.size(), due);
+      }
+      norms.Add(range.begin, range.begin + range.size, squares);
     }
-    return std::sqrt(sum);
+    return norms;
   }
 
   // The first server says whose gradients make the round. Whether another one was asked to follow.
@@ -180,19 +188,19 @@ class SyncServerStore final : public ServerStore {
     return any;
   }
 
-  void Commit(double scale) {
+  void Commit(const UpdateRule& rule) {
+    const GroupNorms::Scales scales = Norms(rule.groups).ScalesFor(rule.max_grad_norm);
     for (int server = 0; server < session_.servers(); ++server) {
-      if (!parts_[server].applied)
-        Ask(server, MessageKind::kCommit, std::span(&scale, 1), parts_[server].ranks);
+      if (!parts_[server].applied) Ask(server, MessageKind::kCommit, scales.all(), parts_[server].ranks);
     }
     TakeAnswers();
   }
 
-  void Ask(int server, MessageKind kind, std::span<const double> scales, const std::string& ranks) {
+  void Ask(int server, MessageKind kind, std::span<const float> scales, const std::string& ranks) {
     ServerLink& link = session_.link(server);
     Header header = link.MakeRequest(kind);
     header.version = session_.version(server);
-    link.Ask(header, MakeMessage(header, {}, scales, ranks), parts_[server].push);
+    link.Ask(header, MakeMessage(header, scales, {}, ranks), parts_[server].push);
   }
 
   void TakeAnswers() {

@@ -35,17 +35,23 @@ Outcome Train(
   return outcome;
 }
 
-UpdateRule Rule(double clip) {
-  return {.learning_rate = 0.01f, .max_grad_norm = clip, .special = {700, 3000, 0.001f}};
-}
+// Groups across the parts of servers, at their edges, with norms of their own and without; one is untouched.
+const UpdateRule kRules[] = {
+    {.learning_rate = 0.01f},
+    {.learning_rate = 0.01f, .max_grad_norm = 0.5, .groups = {{700, 3000, 0.001f}}},
+    {.learning_rate = 0.01f,
+     .max_grad_norm = 0.5,
+     .groups = {{100, 600, 0.02f, 0.3}, {700, 3000, 0.001f}, {3000, 3050, 0}, {3060, 4200, 0.005f, 0.7}}},
+    {.learning_rate = 0.01f, .groups = {{1024, 2048, 0.02f, 0.3}, {2048, 4999, 0.03f, 0.4}}}};
+constexpr int kPlain = 0, kClipped = 1, kGrouped = 2, kNormsOfGroups = 3;
 
-const Outcome& TrainByAllReduce(const RunTerms& terms, const UpdateRule& rule) {
-  static std::map<std::pair<int, double>, Outcome> outcomes;
-  Outcome& outcome = outcomes[{terms.workers, rule.max_grad_norm}];
+const Outcome& TrainByAllReduce(const RunTerms& terms, int rule) {
+  static std::map<std::pair<int, int>, Outcome> outcomes;
+  Outcome& outcome = outcomes[{terms.workers, rule}];
   if (!outcome.params.empty()) return outcome;
   RunRanks(terms.workers, [&](Communicator& comm) {
     const auto store = MakeAllReduceStore(comm, terms.optimizer, Initial(terms));
-    Outcome own = Train(terms, comm.rank(), *store, rule);
+    Outcome own = Train(terms, comm.rank(), *store, kRules[rule]);
     if (comm.rank() == 0) outcome = std::move(own);
   });
   return outcome;
@@ -53,18 +59,18 @@ const Outcome& TrainByAllReduce(const RunTerms& terms, const UpdateRule& rule) {
 
 // Trains on the servers of `cluster` and expects the bits of the allreduce store in every worker.
 void ExpectTheSame(
-    TestCluster& cluster, double clip,
+    TestCluster& cluster, int rule,
     const std::function<void(TestWorker&, int)>& prepare = [](TestWorker&, int) {},
     const std::function<void(int, int)>& before = [](int, int) {}) {
-  const Outcome& expected = TrainByAllReduce(cluster.terms, Rule(clip));
+  const Outcome& expected = TrainByAllReduce(cluster.terms, rule);
   OnThreads(cluster.terms.workers, [&](int i) {
     TestWorker worker(cluster, i + 1);
     prepare(worker, i);
     worker.session.Join();
-    const Outcome outcome = Train(cluster.terms, worker.session.rank(), *worker.store, Rule(clip),
+    const Outcome outcome = Train(cluster.terms, worker.session.rank(), *worker.store, kRules[rule],
                                   [&](int step) { before(i, step); });
     EXPECT_TRUE(outcome == expected) << cluster.terms.workers << " workers, " << cluster.terms.servers
-                                     << " servers, clip " << clip;
+                                     << " servers, rule " << rule;
     worker.comm.Barrier();
     worker.session.Leave();
   });
@@ -73,24 +79,32 @@ void ExpectTheSame(
 TEST(SyncServerStore, EqualsAllReduceBitForBit) {
   for (const int workers : {1, 2, 4, 8}) {
     for (const int servers : {1, 2, 3}) {
-      for (const double clip : {0.0, 0.5}) {
+      for (const int rule : {kPlain, kClipped, kGrouped, kNormsOfGroups}) {
         TestCluster cluster(TestTerms(Pace::kSync, workers, servers));
-        ExpectTheSame(cluster, clip);
+        ExpectTheSame(cluster, rule);
       }
     }
   }
 }
 
+TEST(SyncServerStore, AGroupOfRateZeroIsUntouched) {
+  const RunTerms terms = TestTerms(Pace::kSync, 2, 1);
+  const std::vector<float>& params = TrainByAllReduce(terms, kGrouped).params;
+  const std::vector<float> initial = Initial(terms);
+  for (std::size_t i = 0; i < params.size(); ++i)
+    EXPECT_EQ(params[i] == initial[i], i >= 3000 && i < 3050) << i;
+}
+
 TEST(SyncServerStore, TreesOfAnyNumberOfWorkers) {
   TestCluster cluster(TestTerms(Pace::kSync, 7, 2));
-  ExpectTheSame(cluster, 0.5);
+  ExpectTheSame(cluster, kGrouped);
 }
 
 // A message in thirty is lost, with its stream.
 TEST(SyncServerStore, LostMessagesChangeNothing) {
   for (const int servers : {1, 3}) {
     TestCluster cluster(TestTerms(Pace::kSync, 4, servers));
-    ExpectTheSame(cluster, 0.5, [](TestWorker& worker, int i) {
+    ExpectTheSame(cluster, kGrouped, [](TestWorker& worker, int i) {
       auto random = std::make_shared<RandomStream>(5, Purpose::kTest, i, 0);
       worker.wire.fault = [random] { return random->NextBelow(30) == 0; };
     });
@@ -103,7 +117,7 @@ TEST(SyncServerStore, NoLostMessageMatters) {
   for (int lost = 1; lost == 1 || lost <= std::min<int>(events, 70); lost += 3) {
     TestCluster cluster(TestTerms(Pace::kSync, 2, 2));
     events = 0;
-    ExpectTheSame(cluster, 0.5, [&](TestWorker& worker, int i) {
+    ExpectTheSame(cluster, kGrouped, [&](TestWorker& worker, int i) {
       if (i == 1) worker.wire.fault = [&, lost] { return ++events == lost; };
     });
     if (HasFailure()) FAIL() << "message " << lost;
@@ -132,7 +146,7 @@ TEST(SyncServerStore, StatisticsMayBeAnything) {
     worker.session.Join();
     std::vector<float> gradient = Draw(i, 0, cluster.terms.params + 1);
     gradient.back() = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_TRUE(std::isfinite(worker.store->Push(gradient, Rule(0.5))));
+    EXPECT_TRUE(std::isfinite(worker.store->Push(gradient, kRules[kGrouped])));
     EXPECT_NE(Copy(worker.store->params()), Initial(cluster.terms));
     EXPECT_TRUE(std::isnan(gradient.back()));
     worker.comm.Barrier();
@@ -149,7 +163,7 @@ TEST(SyncServerStore, GradientsThatOverflowAreRefusedToAll) {
       worker.session.Join();
       std::vector<float> gradient(cluster.terms.params, 3e38f);
       try {
-        worker.store->Push(gradient, Rule(0.5));
+        worker.store->Push(gradient, kRules[kGrouped]);
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("diverged"), std::string::npos) << error.what();

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kRounds = 10;
-constexpr UpdateRule kRule{.learning_rate = 0.01f, .max_grad_norm = 0.5, .special = {}};
+constexpr UpdateRule kRule{.learning_rate = 0.01f, .max_grad_norm = 0.5};
 
 // Of all workers together, after kRounds pushes of each.
 Traffic Train(TestCluster& cluster, int workers) {

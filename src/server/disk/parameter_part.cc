@@ -45,6 +45,7 @@ class ParameterPart::Impl {
   }
 
   void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note) {
+    TRIREME_CHECK(InOrder(update.groups.all()));
     TRIREME_CHECK(gradient.size() == state_.params().size());
     TRIREME_CHECK(update.sequence > state_.LastSequence(update.worker));
     Commit({.kind = LogRecord::Kind::kUpdate,
@@ -117,7 +118,8 @@ class ParameterPart::Impl {
     switch (record.kind) {
       case LogRecord::Kind::kUpdate:
         return record.version == state_.version() + 1 && record.gradient.size() == state_.params().size() &&
-               record.update.sequence > state_.LastSequence(record.update.worker);
+               record.update.sequence > state_.LastSequence(record.update.worker) &&
+               InOrder(record.update.groups.all());
       case LogRecord::Kind::kNote:
         return record.version == state_.version();
     }

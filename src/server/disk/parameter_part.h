@@ -39,13 +39,22 @@ struct PartStorage {
   bool accept_loss = false;
 };
 
+// A group of parameters as an update treats it, in numbers of all parameters, not of this part. A rate of 0
+// leaves it untouched, its moments with it.
+struct PartGroup {
+  std::uint64_t begin = 0, end = 0;
+  float learning_rate = 0;
+  float scale = 1;  // of its gradient
+  bool operator==(const PartGroup&) const = default;
+};
+
 // One change. `worker` and `sequence` are the update's id: a worker's sequences grow, from 1.
 struct PartUpdate {
   std::uint64_t worker = 0, sequence = 0;
   std::int64_t steps = 0;  // environment steps it stands for
-  float scale = 1;         // of the gradient
+  float scale = 1;         // of the gradient, where no group is
   float learning_rate = 0;
-  RateRange special = {};  // in numbers of all parameters, not of this part
+  GroupList<PartGroup> groups = {};  // in ascending order, and they do not overlap
 };
 
 class ParameterPart {

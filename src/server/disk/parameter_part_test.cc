@@ -23,7 +23,8 @@ INSTANTIATE_TEST_SUITE_P(All, PartRule,
 TEST_P(PartRule, PiecesGiveTheBitsOfOneOptimizer) {
   constexpr std::size_t kSize = 5000;
   constexpr std::size_t kCuts[] = {0, 1, 1024, 2500, kSize};
-  const RateRange special = {.begin = 900, .end = 2600, .learning_rate = 0.03f};
+  constexpr float kScales[] = {0.5f, 1.0f, 0.25f, 0.75f};  // of groups
+  const ParameterGroups groups = {{0, 1, 0.02f}, {900, 2600, 0.03f}, {2600, 2700, 0}, {4999, 5000, 0.04f}};
   OptimizerSettings settings = {.kind = GetParam()};
   settings.weight_decay = 0.02;
   Optimizer optimizer(settings, kSize);
@@ -38,11 +39,17 @@ TEST_P(PartRule, PiecesGiveTheBitsOfOneOptimizer) {
     const float scale = t % 3 == 0 ? 0.37f : 1.0f;
     const std::vector<float> gradient = Noise(kSize, t);
     std::vector<float> scaled = gradient;
-    for (float& g : scaled) g = scale == 1 ? g : scale * g;
-    optimizer.Step(params, scaled, 0.01f, special);
+    ForEachGroup(0, kSize, groups.all(),
+                 [&](std::size_t first, std::size_t last, const ParameterGroup* group) {
+                   const float factor = group == nullptr ? scale : kScales[group - groups.all().data()];
+                   for (std::size_t i = first; i < last; ++i) scaled[i] *= factor;
+                 });
+    optimizer.Step(params, scaled, 0.01f, groups);
     for (const auto& part : parts) {
-      const PartUpdate update = {
-          .worker = 1, .sequence = t, .steps = 0, .scale = scale, .learning_rate = 0.01f, .special = special};
+      PartUpdate update = {.worker = 1, .sequence = t, .steps = 0, .scale = scale, .learning_rate = 0.01f};
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        update.groups.Append({groups[g].begin, groups[g].end, groups[g].learning_rate, kScales[g]});
+      }
       part->Apply(update, std::span(gradient).subspan(part->setup().begin, part->setup().size));
     }
   }

@@ -1,6 +1,8 @@
 // Files of a part that were cut, torn, damaged or mixed up.
 #include <algorithm>
 
+#include "trireme/server/disk/part_log.h"
+#include "trireme/server/disk/part_snapshot.h"
 #include "trireme/server/disk/part_test_util.h"
 
 namespace trireme {
@@ -34,7 +36,7 @@ TEST_F(PartTest, ALogCutAtAnyByteIsRefusedUnlessNothingWasLost) {
   Made(kUpdates);
   const std::string whole = ReadFile(Log(0));
   const std::size_t end = kLogBegin + kUpdates * kRecord;
-  const std::size_t needed = 128 + 19 * 4 + 6;  // of a record; zeros follow
+  const std::size_t needed = 128 + 24 + 19 * 4 + 6;  // of a record; zeros follow
   PartStorage accepting = Storage();
   accepting.accept_loss = true;
   const std::string snapshot = ReadFile(Snapshot()), other = ReadFile(Log(1));
@@ -157,9 +159,9 @@ TEST_F(PartTest, ADamagedSnapshotIsRefused) {
     ASSERT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), Snapshot().string())) << byte;
   }
   std::string other = whole;
-  other.replace(other.find("version 2"), 9, "version 3");
+  other.replace(other.find("version 3"), 9, "version 2");
   Overwrite(Snapshot(), other);
-  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), "'version 3'"));
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), "'version 2'"));
   Overwrite(Snapshot(), whole);
   EXPECT_EQ(Recovered(), 3u);
 }
@@ -181,6 +183,37 @@ TEST_F(PartTest, MissingFilesAreRefused) {
   accepting.accept_loss = true;
   EXPECT_EQ(Recovered(accepting), 0u);
   EXPECT_EQ(Recovered(), 0u);
+}
+
+// Whole records, but no part of ours has written them.
+TEST_F(PartTest, RecordsWithGroupsThatMakeNoSenseAreRefused) {
+  const std::vector<std::vector<PartGroup>> wrong = {
+      {{0, 5, 1}, {4, 9, 1}}, {{5, 9, 1}, {0, 4, 1}}, {{3, 3, 1}}, {{9, 2, 1}}};
+  for (const std::vector<PartGroup>& groups : wrong) {
+    fs::remove_all(Storage().folder);
+    Made(3);
+    const auto id = ReadSnapshot(Snapshot()).GetValue<std::uint64_t>("files/shard");
+    PartUpdate update{.worker = 9, .sequence = 1, .learning_rate = 0.1f};
+    for (const PartGroup& group : groups) update.groups.Append(group);
+    const std::vector<float> gradient(19, 1.0f);
+    PartLog(Log(0), id, kLogBegin + 3 * kRecord)
+        .Append({.kind = LogRecord::Kind::kUpdate,
+                 .number = 4,
+                 .version = 4,
+                 .update = update,
+                 .gradient = gradient,
+                 .name = {},
+                 .text = {}},
+                false);
+    EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), "does not fit its snapshot"));
+  }
+}
+
+TEST_F(PartTest, ParametersThatNoRunCanHaveAreRefused) {
+  PartSetup setup = course_.setup();
+  setup.begin = UINT64_MAX - 5;
+  ParameterPart(setup, Storage(), course_.Start());
+  EXPECT_TRUE(Mentions(Refusal([&] { ParameterPart::Recover(Storage()); }), "no run can have"));
 }
 
 TEST_F(PartTest, TheLogOfAnotherPartIsRefused) {

@@ -17,8 +17,8 @@
 namespace trireme {
 namespace {
 
-constexpr char kFileMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '2'};
-constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'R', 'E', 'C', '2'};
+constexpr char kFileMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '3'};
+constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'R', 'E', 'C', '3'};
 constexpr std::uint64_t kAlignment = 64;  // of records in the file
 // The file grows to its double, but by at most this much at a time.
 constexpr std::uint64_t kFirstLength = 16 << 10, kLargestStep = 8 << 20;
@@ -37,31 +37,36 @@ std::uint64_t ChecksumOf(const FileHeader& header) {
   return Checksum(std::as_bytes(std::span(&header, 1)).subspan(offsetof(FileHeader, part)));
 }
 
-// Followed by the floats of the gradient, the name and the text, and zeros up to the next multiple of 64.
+// Followed by the groups, the floats of the gradient, the name and the text, and zeros up to the next
+// multiple of 64.
 struct Header {
   char magic[8];
   std::uint64_t checksum;  // of all that follows
   std::uint64_t part, number;
-  std::uint32_t kind, name_bytes, text_bytes, zero;
+  std::uint32_t kind, name_bytes, text_bytes, groups;
   std::uint64_t floats;
   std::uint64_t version, worker, sequence;
   std::int64_t steps;
-  float scale, learning_rate, special_rate, zero_rate;
-  std::uint64_t special_begin, special_end, reserved;
+  float scale, learning_rate;
+  std::uint64_t zeros[4];
 };
 static_assert(sizeof(Header) == 128 && sizeof(Header) % kAlignment == 0);
 constexpr std::size_t kChecked = offsetof(Header, part);  // the checksum is of what begins here
 
+static_assert(sizeof(PartGroup) == 24 && std::is_trivially_copyable_v<PartGroup>);
+
 std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 std::uint64_t PayloadSize(const LogRecord& record) {
-  return record.gradient.size_bytes() + record.name.size() + record.text.size();
+  return record.update.groups.all().size_bytes() + record.gradient.size_bytes() + record.name.size() +
+         record.text.size();
 }
 
 std::uint64_t Padding(std::uint64_t bytes) { return (kAlignment - bytes % kAlignment) % kAlignment; }
 
 std::uint64_t ChecksumOf(const Header& header, const LogRecord& record) {
   std::uint64_t sum = Checksum(std::as_bytes(std::span(&header, 1)).subspan(kChecked));
+  if (!record.update.groups.empty()) sum = Checksum(std::as_bytes(record.update.groups.all()), sum);
   sum = Checksum(std::as_bytes(record.gradient), sum);
   sum = Checksum(BytesOf(record.name), sum);
   return Checksum(BytesOf(record.text), sum);
@@ -79,7 +84,7 @@ Header HeaderOf(const LogRecord& record, std::uint64_t part) {
                    .kind = static_cast<std::uint32_t>(record.kind),
                    .name_bytes = static_cast<std::uint32_t>(record.name.size()),
                    .text_bytes = static_cast<std::uint32_t>(record.text.size()),
-                   .zero = 0,
+                   .groups = static_cast<std::uint32_t>(update.groups.size()),
                    .floats = record.gradient.size(),
                    .version = record.version,
                    .worker = update.worker,
@@ -87,11 +92,7 @@ Header HeaderOf(const LogRecord& record, std::uint64_t part) {
                    .steps = update.steps,
                    .scale = update.scale,
                    .learning_rate = update.learning_rate,
-                   .special_rate = update.special.learning_rate,
-                   .zero_rate = 0,
-                   .special_begin = update.special.begin,
-                   .special_end = update.special.end,
-                   .reserved = 0};
+                   .zeros = {}};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.checksum = ChecksumOf(header, record);
   return header;
@@ -118,6 +119,13 @@ int WriteFileHeader(int fd, std::uint64_t part, std::uint64_t length) {
   header.checksum = ChecksumOf(header);
   const ssize_t written = ::pwrite(fd, &header, sizeof header, 0);
   return written == sizeof header ? 0 : written < 0 ? errno : EIO;
+}
+
+// Whether what follows the header can lie within `room` bytes.
+bool HasRoom(const Header& header, std::uint64_t room) {
+  const std::uint64_t others = header.groups * sizeof(PartGroup) + header.name_bytes + header.text_bytes;
+  return header.groups <= GroupList<PartGroup>::kMost && header.floats <= room / sizeof(float) &&
+         others <= room - header.floats * sizeof(float);
 }
 
 // `bytes` begin a log, whole.
@@ -197,12 +205,16 @@ void PartLog::Write(const LogRecord& record) {
   TRIREME_CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
   static constexpr std::byte kZeros[kAlignment] = {};
   Header header = HeaderOf(record, part_);
-  const auto part = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };
-  iovec parts[] = {part(&header, sizeof header), part(record.gradient.data(), record.gradient.size_bytes()),
-                   part(record.name.data(), record.name.size()), part(record.text.data(), record.text.size()),
-                   part(kZeros, Padding(sizeof header + PayloadSize(record)))};
+  const auto piece = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };
+  const std::span<const PartGroup> groups = record.update.groups.all();
+  iovec pieces[] = {piece(&header, sizeof header),
+                    piece(groups.data(), groups.size_bytes()),
+                    piece(record.gradient.data(), record.gradient.size_bytes()),
+                    piece(record.name.data(), record.name.size()),
+                    piece(record.text.data(), record.text.size()),
+                    piece(kZeros, Padding(sizeof header + PayloadSize(record)))};
   std::uint64_t at = end_;
-  for (std::span<iovec> left = parts; !left.empty();) {
+  for (std::span<iovec> left = pieces; !left.empty();) {
     const ssize_t result = ::pwritev(fd_, left.data(), static_cast<int>(left.size()), static_cast<off_t>(at));
     if (result < 0 && errno == EINTR) continue;
     if (result < 0) FailToWrite(path_, errno);  // what is there of the record does not check
@@ -271,12 +283,15 @@ std::optional<PartLogReader::Found> PartLogReader::At(std::uint64_t offset) cons
   const std::byte* start = bytes_.data() + offset;
   Header header;
   std::memcpy(&header, start, sizeof header);
-  const std::uint64_t room = bytes_.size() - offset - sizeof header;
-  if (header.floats > room / sizeof(float)) return std::nullopt;
+  if (!HasRoom(header, bytes_.size() - offset - sizeof header)) return std::nullopt;
   const std::uint64_t floats = header.floats * sizeof(float);
-  if (std::uint64_t{header.name_bytes} + header.text_bytes > room - floats) return std::nullopt;
-
+  GroupList<PartGroup> groups;
   start += sizeof header;
+  for (std::uint32_t i = 0; i < header.groups; ++i, start += sizeof(PartGroup)) {
+    PartGroup group;
+    std::memcpy(&group, start, sizeof group);
+    groups.Append(group);
+  }
   const auto* texts = reinterpret_cast<const char*>(start) + floats;
   Found found = {.record = {.kind = static_cast<LogRecord::Kind>(header.kind),
                             .number = header.number,
@@ -286,9 +301,7 @@ std::optional<PartLogReader::Found> PartLogReader::At(std::uint64_t offset) cons
                                        .steps = header.steps,
                                        .scale = header.scale,
                                        .learning_rate = header.learning_rate,
-                                       .special = {.begin = header.special_begin,
-                                                   .end = header.special_end,
-                                                   .learning_rate = header.special_rate}},
+                                       .groups = groups},
                             .gradient = {reinterpret_cast<const float*>(start), header.floats},
                             .name = {texts, header.name_bytes},
                             .text = {texts + header.name_bytes, header.text_bytes}},
@@ -333,9 +346,7 @@ bool PartLogReader::EndsHere() const {
   // One that is whole here is of an earlier round; one that does not check was never finished.
   Header header;
   std::memcpy(&header, bytes_.data() + offset_, sizeof header);
-  const std::uint64_t room = bytes_.size() - offset_ - sizeof header;
-  const std::uint64_t texts = std::uint64_t{header.name_bytes} + header.text_bytes;
-  return header.floats <= room / sizeof(float) && texts <= room - header.floats * sizeof(float);
+  return HasRoom(header, bytes_.size() - offset_ - sizeof header);
 }
 
 bool PartLogReader::HasLater(std::uint64_t number) const {

@@ -11,19 +11,21 @@ class PartLogTest : public PartFolderTest {
 
   PartLogTest() { PartLog::Create(path_, kPart); }
 
+  static constexpr std::size_t kGroups = 3;
+  static PartGroup Group(std::size_t g) {
+    return {
+        .begin = 10 * g, .end = 10 * g + 5, .learning_rate = 0.125f * static_cast<float>(g), .scale = 0.75f};
+  }
   // Change `number`, with as many floats as it says.
   static void Append(PartLog& log, std::uint64_t number, std::size_t floats = 5) {
     const std::vector<float> gradient = Noise(floats, number);
     const std::string text = fmt::format("text {}", number);
+    PartUpdate update{.worker = 3, .sequence = number, .steps = -4, .scale = 0.5f, .learning_rate = 0.25f};
+    for (std::size_t g = 0; g < kGroups; ++g) update.groups.Append(Group(g));
     log.Append({.kind = LogRecord::Kind::kUpdate,
                 .number = number,
                 .version = 2 * number,
-                .update = {.worker = 3,
-                           .sequence = number,
-                           .steps = -4,
-                           .scale = 0.5f,
-                           .learning_rate = 0.25f,
-                           .special = {.begin = 1, .end = 2, .learning_rate = 0.125f}},
+                .update = update,
                 .gradient = gradient,
                 .name = "name",
                 .text = text},
@@ -69,9 +71,8 @@ TEST_F(PartLogTest, RoundTrip) {
   EXPECT_EQ(record->update.steps, -4);
   EXPECT_EQ(record->update.scale, 0.5f);
   EXPECT_EQ(record->update.learning_rate, 0.25f);
-  EXPECT_EQ(record->update.special.begin, 1u);
-  EXPECT_EQ(record->update.special.end, 2u);
-  EXPECT_EQ(record->update.special.learning_rate, 0.125f);
+  ASSERT_EQ(record->update.groups.size(), kGroups);
+  for (std::size_t g = 0; g < kGroups; ++g) EXPECT_EQ(record->update.groups[g], Group(g));
   EXPECT_TRUE(SameBits(record->gradient, Noise(5, 1)));
   EXPECT_EQ(record->name, "name");
   EXPECT_EQ(record->text, "text 1");
@@ -98,7 +99,8 @@ TEST_F(PartLogTest, ALogCutAtAnyByteEndsWithItsLastWholeRecord) {
   const std::uint64_t first = log.end();
   Append(log, 2);
   const std::string whole = ReadFile(path_).substr(0, log.end());
-  const std::uint64_t needed = 128 + 20 + 4 + 6;  // header, floats, name and text; zeros follow
+  // Header, groups, floats, name and text; zeros follow.
+  const std::uint64_t needed = 128 + 24 * kGroups + 20 + 4 + 6;
   for (std::uint64_t size = first; size <= whole.size(); ++size) {
     Overwrite(path_, whole.substr(0, size));
     EXPECT_EQ(Numbers().size(), size < first + needed ? 1u : 2u) << size;

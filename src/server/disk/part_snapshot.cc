@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr std::string_view kMagic = "TRIREME SHARD\n";
-constexpr int kVersion = 2;  // of all files of a part
+constexpr int kVersion = 3;  // of all files of a part
 constexpr std::string_view kWayOut =
     "put back a copy of the whole folder, or remove the folder to begin the part anew";
 

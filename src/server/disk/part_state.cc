@@ -17,12 +17,6 @@ struct ScaleKernel {
   }
 };
 
-// In numbers of a part that begins at `begin`.
-RateRange Shifted(const RateRange& range, std::uint64_t begin) {
-  const auto shifted = [&](std::size_t i) { return i > begin ? i - begin : 0; };
-  return {shifted(range.begin), shifted(range.end), range.learning_rate};
-}
-
 std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
 
 constexpr double OptimizerSettings::*kOptimizerNumbers[] = {
@@ -44,6 +38,7 @@ PartSetup LoadSetup(const StateReader& in) {
                      .optimizer = {},
                      .begin = in.GetValue<std::uint64_t>("setup/begin"),
                      .size = in.GetValue<std::uint64_t>("setup/size")};
+  if (setup.begin + setup.size < setup.begin) Fail("it holds parameters that no run can have");
   const std::string& kind = in.GetText("optimizer/kind");
   const auto row = std::find_if(std::begin(kOptimizerNames), std::end(kOptimizerNames),
                                 [&](const auto& candidate) { return candidate.name == kind; });
@@ -109,22 +104,25 @@ void PartState::MakeRoom() {
 
 void PartState::Apply(const PartUpdate& update, std::span<const float> gradient) noexcept {
   const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(version_ + 1));
-  const RateRange special = Shifted(update.special, setup_.begin);
   alignas(64) float scaled[kTile];
-  for (std::size_t begin = 0; begin < params_.size(); begin += kTile) {
-    const std::size_t size = std::min(kTile, params_.size() - begin);
-    const float* tile = gradient.data() + begin;
-    if (update.scale != 1) {
-      SimdCall<ScaleKernel>(tile, static_cast<float*>(scaled), size, update.scale);
-      tile = scaled;
-    }
-    ForEachRate(begin, begin + size, update.learning_rate, special,
-                [&](std::size_t first, std::size_t last, float rate) {
-                  float* moments[OptimizerRule::kMostMoments] = {};
-                  for (std::size_t m = 0; m < moments_.size(); ++m) moments[m] = moments_[m].data() + first;
-                  rule_.Apply(step, rate, params_.data() + first, tile + (first - begin), moments,
-                              last - first);
-                });
+  for (std::size_t tile = 0; tile < params_.size(); tile += kTile) {
+    // In numbers of all parameters, as the groups are.
+    const std::size_t begin = setup_.begin + tile, end = begin + std::min(kTile, params_.size() - tile);
+    ForEachGroup(begin, end, update.groups.all(),
+                 [&](std::size_t first, std::size_t last, const PartGroup* group) {
+                   const float rate = group == nullptr ? update.learning_rate : group->learning_rate;
+                   const float scale = group == nullptr ? update.scale : group->scale;
+                   if (group != nullptr && rate == 0) return;
+                   const std::size_t at = first - setup_.begin, size = last - first;
+                   const float* values = gradient.data() + at;
+                   if (scale != 1) {
+                     SimdCall<ScaleKernel>(values, static_cast<float*>(scaled), size, scale);
+                     values = scaled;
+                   }
+                   float* moments[OptimizerRule::kMostMoments] = {};
+                   for (std::size_t m = 0; m < moments_.size(); ++m) moments[m] = moments_[m].data() + at;
+                   rule_.Apply(step, rate, params_.data() + at, values, moments, size);
+                 });
   }
   ++version_;
   steps_ += update.steps;

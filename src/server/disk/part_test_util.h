@@ -112,11 +112,9 @@ class Course {
   const PartSetup& setup() const { return setup_; }
   std::vector<float> Start() const { return Noise(setup_.size, 0); }
   static PartUpdate Update(std::uint64_t number) {
-    return {.worker = number % kWorkers,
-            .sequence = number,
-            .steps = 5,
-            .learning_rate = 0.01f,
-            .special = {.begin = 3, .end = 7, .learning_rate = 0.1f}};
+    PartUpdate update{.worker = number % kWorkers, .sequence = number, .steps = 5, .learning_rate = 0.01f};
+    update.groups.Append({.begin = 3, .end = 7, .learning_rate = 0.1f});
+    return update;
   }
   std::vector<float> Gradient(std::uint64_t number) const { return Noise(setup_.size, number); }
   // Makes the updates from the part's version to `version`.
@@ -130,9 +128,8 @@ class Course {
 
   const std::vector<float>& After(std::uint64_t version) {
     while (after_.size() <= version) {
-      const PartUpdate update = Update(after_.size());
       std::vector<float> params = after_.back();
-      optimizer_->Step(params, Gradient(after_.size()), update.learning_rate, update.special);
+      optimizer_->Step(params, Gradient(after_.size()), 0.01f, {{3, 7, 0.1f}});
       after_.push_back(std::move(params));
     }
     return after_[version];

@@ -23,18 +23,20 @@ bool AsyncTurns::Handle(Member& member, const Header& request, Incoming& message
 }
 
 void AsyncTurns::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
-  served_.ReadGradient(request, message, gradient_.span());
+  const ParameterGroups groups = served_.ReadGradient(request, message, gradient_.span());
   const ParameterPart& part = served_.part();
   Header applied = request;
   if (request.sequence > part.LastSequence(member.id)) {
     const float staleness = static_cast<float>(part.version() - request.version);
     const float rate = served_.terms().staleness_scaled ? 1 / (1 + staleness) : 1;
-    served_.Apply({.worker = member.id,
-                   .sequence = request.sequence,
-                   .steps = request.steps,
-                   .learning_rate = rate * request.learning_rate,
-                   .special = {request.special_begin, request.special_end, rate * request.special_rate}},
-                  gradient_.span());
+    PartUpdate update{.worker = member.id,
+                      .sequence = request.sequence,
+                      .steps = request.steps,
+                      .learning_rate = rate * request.learning_rate};
+    for (const ParameterGroup& group : groups.all()) {
+      update.groups.Append({group.begin, group.end, rate * group.learning_rate});
+    }
+    served_.Apply(update, gradient_.span());
     applied.number = part.version();
     applied.flags = 0;
   } else {

@@ -16,6 +16,12 @@ struct ScaleBy {
   }
 };
 
+bool CutAlike(const ParameterGroups& a, const ParameterGroups& b) {
+  return std::ranges::equal(a.all(), b.all(), [](const ParameterGroup& x, const ParameterGroup& y) {
+    return x.begin == y.begin && x.end == y.end && x.max_norm == y.max_norm;
+  });
+}
+
 // sum <- the sum of operands of this length.
 template <class T>
 void Sum(const std::vector<const T*>& operands, std::span<T> sum) {
@@ -26,13 +32,19 @@ void Sum(const std::vector<const T*>& operands, std::span<T> sum) {
 
 }  // namespace
 
-void GradientRound::Add(int rank, const Header& request, AlignedBuffer<float> gradient, Deadline now) {
-  if (inputs_.empty()) begun_ = now;
-  if (!inputs_.empty() && inputs_.begin()->second.gradient.size() != gradient.size()) {
-    Fail("a push with {} statistics behind its gradient, where others have {}", gradient.size() - params_,
-         inputs_.begin()->second.gradient.size() - params_);
+void GradientRound::Add(int rank, const Header& request, const ParameterGroups& groups,
+                        AlignedBuffer<float> gradient, Deadline now) {
+  if (inputs_.empty()) {
+    begun_ = now;
+  } else {
+    const Input& other = inputs_.begin()->second;
+    if (other.gradient.size() != gradient.size()) {
+      Fail("a push with {} statistics behind its gradient, where others have {}",
+           gradient.size() - range_.size, other.gradient.size() - range_.size);
+    }
+    if (!CutAlike(other.groups, groups)) Fail("a push with other parameter groups than the others have");
   }
-  inputs_.insert_or_assign(rank, Input{request, std::move(gradient)});
+  inputs_.insert_or_assign(rank, Input{request, groups, std::move(gradient)});
   sum_.ranks.clear();
 }
 
@@ -57,8 +69,9 @@ const GradientRound::Sum& GradientRound::SumOf(const Ranks& ranks) {
   if (present < workers_) {
     SimdCall<ScaleBy>(sum_.values.data(), size, static_cast<float>(workers_) / static_cast<float>(present));
   }
-  sum_.squares.resize(NormBlocks(params_));
-  SquaredNorms(sum_.values.span().first(params_), sum_.squares);
+  const ParameterGroups& groups = GroupsOf(static_cast<int>(ranks.front()));
+  sum_.squares.resize(GroupNorms::Segments(groups, range_.begin, range_.begin + range_.size));
+  GroupNorms::SquaredNorms(groups, range_.begin, sum_.values.span().first(range_.size), sum_.squares);
   sum_.ranks = ranks;
   return sum_;
 }

@@ -14,19 +14,22 @@ namespace trireme {
 // The gradients of one round, as they come in, on one server.
 class GradientRound {
  public:
-  // `params`: floats of a gradient; behind them there may be statistics. `workers`: a sum of fewer is scaled
-  // up.
-  GradientRound(std::size_t params, int workers) : params_(params), workers_(workers) {}
+  // `range`: the parameters of this server, as many floats of a gradient; behind them there may be statistics.
+  // `workers`: a sum of fewer is scaled up.
+  GradientRound(PartRange range, int workers) : range_(range), workers_(workers) {}
 
-  // Throws Error if others have brought another number of statistics.
-  void Add(int rank, const Header& request, AlignedBuffer<float> gradient, Deadline now);
+  // Throws Error if others have brought another number of statistics, or groups that cut the norms otherwise.
+  void Add(int rank, const Header& request, const ParameterGroups& groups, AlignedBuffer<float> gradient,
+           Deadline now);
   void Remove(int rank) { inputs_.erase(rank); }
   void Clear() { inputs_.clear(); }
 
+  const PartRange& range() const { return range_; }
   bool empty() const { return inputs_.empty(); }
   bool Has(int rank) const { return inputs_.contains(rank); }
   Ranks Present(const Ranks& among) const;
   const Header& RequestOf(int rank) const { return inputs_.at(rank).request; }
+  const ParameterGroups& GroupsOf(int rank) const { return inputs_.at(rank).groups; }
   Deadline begun() const { return begun_; }  // when its first gradient came
 
   // The gradients of these ranks, which are there, added up: as a tree over them, adjacent pairs first, like
@@ -34,7 +37,7 @@ class GradientRound {
   struct Sum {
     Ranks ranks;
     AlignedBuffer<float> values;
-    std::vector<double> squares;  // sums of squares by block of the gradient, see optim/clip.h
+    std::vector<double> squares;  // of the segments of the gradient, see GroupNorms
     double norm() const;
   };
   const Sum& SumOf(const Ranks& ranks);
@@ -42,9 +45,10 @@ class GradientRound {
  private:
   struct Input {
     Header request;
+    ParameterGroups groups;
     AlignedBuffer<float> gradient;
   };
-  std::size_t params_;
+  PartRange range_;
   int workers_;
   std::map<int, Input> inputs_;  // by rank
   Deadline begun_;

@@ -12,14 +12,14 @@ TEST(InStep, SumsAreThoseOfACommunicator) {
   constexpr std::size_t kParams = 1100, kStatistics = 3;
   for (const int workers : {1, 2, 3, 4, 7, 8, 64, 65, 100}) {
     const auto gradients = Operands<float>(workers, kParams + kStatistics);
-    GradientRound round(kParams, workers);
+    GradientRound round({.begin = 0, .size = kParams}, workers);
     Ranks ranks;
     std::map<int, CollectInput> inputs;
     const auto doubles = Operands<double>(workers, 70);
     for (int rank = 0; rank < workers; ++rank) {
       AlignedBuffer<float> gradient(gradients[rank].size());
       std::copy(gradients[rank].begin(), gradients[rank].end(), gradient.begin());
-      round.Add(rank, {}, std::move(gradient), {});
+      round.Add(rank, {}, {}, std::move(gradient), {});
       ranks.push_back(static_cast<std::uint32_t>(rank));
       inputs[rank].doubles = doubles[rank];
     }

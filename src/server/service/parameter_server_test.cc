@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "trireme/server/payload.h"
 #include "trireme/server/test_cluster.h"
 
 namespace trireme {
@@ -93,10 +94,11 @@ TEST_F(ByHand, OtherRunsAreRefused) {
 
 TEST_F(ByHand, WhatNoSaneWorkerSendsClosesItsStreamAndChangesNothing) {
   Client good = Joined(1);
-  const auto refuse = [&](std::string_view why, Header header, std::vector<float> floats) {
+  const auto refuse = [&](std::string_view why, Header header, std::vector<float> floats,
+                          std::string_view bytes = {}) {
     Client bad = Joined(2);
     header.worker = 2;
-    ExpectIn(why, Refusal(bad, MakeMessage(header, floats)));
+    ExpectIn(why, Refusal(bad, MakeMessage(header, floats, {}, bytes)));
   };
   const std::vector<float> gradient(10, 1.0f);
   std::vector<float> broken = gradient;
@@ -106,6 +108,9 @@ TEST_F(ByHand, WhatNoSaneWorkerSendsClosesItsStreamAndChangesNothing) {
   broken[9] = -std::numeric_limits<float>::infinity();
   refuse(kNaN, push, broken);
   refuse("9 floats", push, std::vector<float>(9));
+  refuse("beyond the parameters", push, gradient, EncodeGroups({{5, 11, 1}}));
+  refuse("they overlap", push, gradient, EncodeGroups({{0, 5, 1}}) + EncodeGroups({{4, 6, 1}}));
+  refuse("bytes of parameter groups", push, gradient, "abc");
   push.version = 1;
   refuse("for version 1", push, gradient);
   push.version = 0;
@@ -308,22 +313,31 @@ TEST_F(ByHandInStep, AllPlacesTakenIsTemporary) {
 
 TEST_F(ByHandInStep, WhatNoSaneWorkerSendsInStep) {
   const auto refuse = [&](std::string_view why, Header header, const std::vector<float>& floats = {},
-                          std::string_view bytes = {}, const std::vector<double>& doubles = {}) {
+                          std::string_view bytes = {}) {
     Client bad = Joined(2);
     header.worker = 2;
-    ExpectIn(why, Refusal(bad, MakeMessage(header, floats, doubles, bytes)));
+    ExpectIn(why, Refusal(bad, MakeMessage(header, floats, {}, bytes)));
   };
-  Joined(1);
+  Client first = Joined(1);
   refuse("operation of kind 9", {.kind = MessageKind::kCollect, .operation = 9});
-  refuse("it has lost", {.kind = MessageKind::kCollect, .number = 5, .operation = 1});
+  refuse("it has lost", {.kind = MessageKind::kCollect, .operation = 1, .number = 5});
   refuse("it has lost", {.kind = MessageKind::kAskNorms, .version = 5});
-  refuse("it has lost", {.kind = MessageKind::kCommit, .version = 5}, {}, {}, {1});
-  refuse("a scale of 7", {.kind = MessageKind::kCommit}, {}, {}, {7});
+  refuse("it has lost", {.kind = MessageKind::kCommit, .version = 5}, {1});
+  refuse("a scale of 7", {.kind = MessageKind::kCommit}, {7});
+  refuse("a scale of nan", {.kind = MessageKind::kCommit}, {1, std::numeric_limits<float>::quiet_NaN()});
   refuse("0 scales", {.kind = MessageKind::kCommit});
-  refuse("2 scales", {.kind = MessageKind::kCommit}, {}, {}, {1, 1});
+  refuse("10 scales", {.kind = MessageKind::kCommit}, std::vector<float>(10, 1.0f));
   refuse("ranks", {.kind = MessageKind::kAskNorms}, {}, "xyz");
   refuse("9 floats", {.kind = MessageKind::kPush}, std::vector<float>(9));
   refuse("100000 floats", {.kind = MessageKind::kPush}, std::vector<float>(100000));
+  const std::vector<float> gradient(10, 1.0f);
+  refuse("they overlap", {.kind = MessageKind::kPush}, gradient,
+         EncodeGroups({{0, 5, 1}}) + EncodeGroups({{4, 6, 1}}));
+  // The first worker has pushed: the round has no groups.
+  EXPECT_FALSE(Ask(first, MakeMessage(Request(first, MessageKind::kPush), gradient)));
+  refuse("other parameter groups", {.kind = MessageKind::kPush}, gradient, EncodeGroups({{0, 5, 1}}));
+  ExpectIn("2 scales, where 1 are due",
+           Refusal(first, MakeMessage(Request(first, MessageKind::kCommit), std::vector<float>(2, 1.0f))));
 }
 
 // Whatever bytes come, the server lives, and what it holds stays right.
@@ -361,16 +375,21 @@ TEST_P(Fuzz, RandomMessagesHarmNothing) {
                   .version = random.NextBelow(3) == 0 ? number() : random.NextBelow(2),
                   .steps = static_cast<std::int64_t>(number()),
                   .learning_rate = 0.1f,
-                  .special_begin = number(),
-                  .special_end = number(),
+                  .operation = static_cast<std::uint32_t>(random.NextBelow(5)),
                   .max_grad_norm = random.NextBelow(2) * 0.5,
                   .number = random.NextBelow(3),
-                  .operation = static_cast<std::uint32_t>(random.NextBelow(5)),
                   .flags = static_cast<std::uint32_t>(random.NextBelow(16))};
     std::vector<float> floats(std::array{0, 10, 10, 10, 11, 20, 30}[random.NextBelow(7)], 0.5f);
     if (!floats.empty() && random.NextBelow(10) == 0) floats[0] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<double> doubles(random.NextBelow(3), 1.0);
     std::string bytes(random.NextBelow(3) * 4, static_cast<char>(random.NextBelow(2)));
+    if (random.NextBelow(3) == 0) {
+      ParameterGroups groups;
+      for (std::uint32_t g = random.NextBelow(4); g > 0; --g) {
+        groups.Append({number(), number(), random.NextBelow(2) * 0.5f, random.NextBelow(3) - 1.0});
+      }
+      bytes = EncodeGroups(groups);
+    }
     const Outgoing message = MakeMessage(header, floats, doubles, bytes);
     std::vector<std::byte> wire(message->begin(), message->end());
     if (random.NextBelow(4) == 0) wire[random.NextBelow(wire.size())] ^= std::byte{0x41};

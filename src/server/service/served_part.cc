@@ -7,6 +7,7 @@
 
 #include "trireme/base/simd.h"
 #include "trireme/server/disk/last_sequences.h"
+#include "trireme/server/payload.h"
 
 namespace trireme {
 namespace {
@@ -40,9 +41,10 @@ ServedPart::ServedPart(ServerTransport& transport, const RunTerms& terms, int in
       all_back_(recovered ? Clock::now() + lease() : Deadline::min()),
       say_(std::move(say)) {}
 
-void ServedPart::ReadGradient(const Header& request, Incoming& message, std::span<float> values) const {
+ParameterGroups ServedPart::ReadGradient(const Header& request, Incoming& message,
+                                         std::span<float> values) const {
   const std::size_t size = part_->params().size();
-  if (request.floats != values.size() || request.doubles > 0 || request.bytes > 0) {
+  if (request.floats != values.size() || request.doubles > 0) {
     Fail("a gradient of {} floats, where {} are due", request.floats, values.size());
   }
   if (request.version > part_->version()) {
@@ -55,10 +57,10 @@ void ServedPart::ReadGradient(const Header& request, Incoming& message, std::spa
   if (request.steps < 0 || request.steps > kMostSteps) Fail("a push of {} steps", request.steps);
   ReadFloats(message, values);
   if (!SimdCall<AllFinite>(static_cast<const float*>(values.data()), size) ||
-      !std::isfinite(request.learning_rate) || !std::isfinite(request.special_rate) ||
-      !std::isfinite(request.max_grad_norm)) {
+      !std::isfinite(request.learning_rate) || !std::isfinite(request.max_grad_norm)) {
     Fail("a gradient with values that are not finite");
   }
+  return DecodeGroups(ReadText(message, request), terms_.params);
 }
 
 // A disk that is full now may have room later.

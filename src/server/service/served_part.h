@@ -37,9 +37,9 @@ class ServedPart {
   Clock::duration patience() const { return Seconds(terms_.round_s); }
   bool finished() const;  // the run has ended
 
-  // Reads the floats of a push and checks it all. Statistics behind the gradient may be anything. Throws
-  // Error.
-  void ReadGradient(const Header& request, Incoming& message, std::span<float> values) const;
+  // Reads the floats of a push and its groups, and checks it all. Statistics behind the gradient may be
+  // anything. Throws Error.
+  ParameterGroups ReadGradient(const Header& request, Incoming& message, std::span<float> values) const;
   // Change the part. Throw Error, with kLater when the disk fails.
   void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note = {});
   void Note(const std::string& name, const std::string& value);

@@ -2,37 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "trireme/optim/clip.h"
+#include "trireme/server/service/notes.h"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kRoundNote = "update";  // what the last round gave besides parameters
-constexpr const char* kCollectNote = "collect";
-constexpr const char* kBoundaryNote = "boundary";  // what was brought to the last one that was open
 constexpr std::size_t kMostStatistics = 65536;
-
-// Numbers as the bytes of a note.
-template <class T>
-void Append(std::string& note, std::span<const T> values) {
-  const std::uint64_t count = values.size();
-  note.append(reinterpret_cast<const char*>(&count), sizeof count);
-  if (count > 0) note.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-}
-template <class T>
-std::vector<T> Cut(std::string_view& note) {
-  std::uint64_t count = 0;
-  TRIREME_CHECK(note.size() >= sizeof count);
-  std::memcpy(&count, note.data(), sizeof count);
-  note.remove_prefix(sizeof count);
-  TRIREME_CHECK(note.size() / sizeof(T) >= count);
-  std::vector<T> values(count);
-  if (count > 0) std::memcpy(values.data(), note.data(), count * sizeof(T));
-  note.remove_prefix(count * sizeof(T));
-  return values;
-}
 
 }  // namespace
 
@@ -40,14 +17,14 @@ SyncRounds::SyncRounds(ServedPart& served)
     : served_(served),
       taken_(served.terms().workers),
       begun_(!served_.part().NoteOf(kRoundNote).empty() || !served_.part().NoteOf(kCollectNote).empty()),
-      round_(served_.part().params().size(), served_.terms().workers) {
+      round_({served.part().setup().begin, served.part().setup().size}, served.terms().workers) {
   // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
   // again.
   if (served.recovered()) recovered_ = served_.all_back() + served_.lease();
   std::string_view note = served_.part().NoteOf(kCollectNote);
   if (note.empty()) return;
-  next_ = Cut<std::uint64_t>(note).at(0) + 1;
-  last_.doubles = Cut<double>(note);
+  for (const std::uint64_t number : CutNumbers<std::uint64_t>(note)) next_ = number + 1;
+  last_.doubles = CutNumbers<double>(note);
   last_.bytes = note;
 }
 
@@ -193,12 +170,6 @@ void SyncRounds::LeaderSetsThePace() {
   }
 }
 
-// Whoever comes back later was in an operation that is not theirs any more: its number is skipped.
-void SyncRounds::BeginAnew() {
-  NoteCollected(next_ + 1, last_);
-  next_ += 2;
-}
-
 void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
     Member* const member = served_.members().Find(worker);
@@ -290,10 +261,11 @@ void SyncRounds::Push(Member& member, const Header& request, Incoming& message, 
     Fail("a push of {} floats for {} parameters", request.floats, size);
   }
   AlignedBuffer<float> gradient(request.floats, AlignedBuffer<float>::kUninitialised);
-  served_.ReadGradient(request, message, gradient.span());
+  const ParameterGroups groups = served_.ReadGradient(request, message, gradient.span());
   if (!BelongsToRound(member, request)) return;
   // One that is repeated brings the same values, which may be part of a sum already.
-  if (!round_.Has(member.rank) || !decided_) round_.Add(member.rank, request, std::move(gradient), now);
+  if (!round_.Has(member.rank) || !decided_)
+    round_.Add(member.rank, request, groups, std::move(gradient), now);
   asking_[member.rank] = {request, {}, now};
   Advance(now);
 }
@@ -307,15 +279,23 @@ void SyncRounds::AskNorms(Member& member, const Header& request, Incoming& messa
 }
 
 void SyncRounds::Commit(Member& member, const Header& request, Incoming& message, Deadline now) {
-  if (request.floats > 0 || request.doubles != 1) Fail("a commit with {} scales", request.doubles);
-  const double scale = ReadDoubles(message, request)[0];
+  if (request.doubles > 0 || request.floats < 1 || request.floats > 1 + ParameterGroups::kMost) {
+    Fail("a commit with {} scales", request.floats);
+  }
+  std::vector<float> scales(request.floats);
+  ReadFloats(message, scales);
   const Ranks ranks = DecodeRanks(ReadText(message, request));
-  if (!(scale > 0 && scale <= 1)) Fail("a scale of {}", scale);
+  for (const float scale : scales) {
+    if (!(scale > 0 && scale <= 1)) Fail("a scale of {}", scale);
+  }
   if (!BelongsToRound(member, request)) return;
   if (!round_.Has(member.rank)) return SendBehind(member, request);
+  if (const std::size_t due = 1 + round_.GroupsOf(member.rank).size(); scales.size() != due) {
+    Fail("a commit with {} scales, where {} are due", scales.size(), due);
+  }
   asking_[member.rank] = {request, ranks, now};
   const bool known = first() ? decided_ == ranks : !ranks.empty() && round_.Present(ranks) == ranks;
-  if (known) ApplyRound(ranks, scale);
+  if (known) ApplyRound(ranks, scales);
   Advance(now);
 }
 
@@ -328,8 +308,11 @@ void SyncRounds::AdvanceRound(Deadline now) {
   if (first() && !decided_) return;
   if (served_.terms().servers == 1) {
     const GradientRound::Sum& sum = round_.SumOf(*decided_);
-    const double max_norm = round_.RequestOf(static_cast<int>(decided_->front())).max_grad_norm;
-    return ApplyRound(*decided_, ClipScale(sum.norm(), max_norm));
+    const int rank = static_cast<int>(decided_->front());
+    GroupNorms norms(round_.GroupsOf(rank));
+    const PartRange& range = round_.range();
+    norms.Add(range.begin, range.begin + range.size, sum.squares);
+    return ApplyRound(*decided_, norms.ScalesFor(round_.RequestOf(rank).max_grad_norm).all());
   }
   for (const auto& [rank, asking] : std::map(asking_)) {
     Ranks ranks = first() ? *decided_ : asking.ranks.empty() ? participants : asking.ranks;
@@ -355,20 +338,22 @@ void SyncRounds::SendNorms(const Member& member, const Header& request, const Ra
                                    EncodeRanks(ranks)));
 }
 
-void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
+void SyncRounds::ApplyRound(const Ranks& ranks, std::span<const float> scales) {
   const GradientRound::Sum& sum = round_.SumOf(ranks);
   if (!std::isfinite(sum.norm())) return RefuseRound();
   const Header& rule = round_.RequestOf(static_cast<int>(ranks.front()));
-  PartUpdate update{.worker = 0,
-                    .sequence = version() + 1,
-                    .scale = static_cast<float>(scale),
-                    .learning_rate = rule.learning_rate,
-                    .special = {rule.special_begin, rule.special_end, rule.special_rate}};
+  PartUpdate update{
+      .worker = 0, .sequence = version() + 1, .scale = scales[0], .learning_rate = rule.learning_rate};
+
+  std::size_t i = 0;
+  for (const ParameterGroup& group : round_.GroupsOf(static_cast<int>(ranks.front())).all()) {
+    update.groups.Append({group.begin, group.end, group.learning_rate, scales[++i]});
+  }
   for (const std::uint32_t rank : ranks) update.steps += round_.RequestOf(static_cast<int>(rank)).steps;
   const std::size_t size = served_.part().params().size();
   std::string note;
-  Append<float>(note, sum.values.span().subspan(size));
-  Append<double>(note, sum.squares);
+  AppendNumbers<float>(note, sum.values.span().subspan(size));
+  AppendNumbers<double>(note, sum.squares);
   note += EncodeRanks(ranks);
   served_.Apply(update, sum.values.span().first(size), note);
   begun_ = true;
@@ -383,8 +368,8 @@ void SyncRounds::ApplyRound(const Ranks& ranks, double scale) {
 void SyncRounds::AnswerRound(Member& member, const Header& request) {
   std::string_view note = served_.part().NoteOf(kRoundNote);
   if (note.empty()) return SendBehind(member, request);
-  const std::vector<float> extras = Cut<float>(note);
-  const std::vector<double> squares = Cut<double>(note);
+  const std::vector<float> extras = CutNumbers<float>(note);
+  const std::vector<double> squares = CutNumbers<double>(note);
   served_.SendParams(member, request, 0, extras, squares, note);
 }
 
@@ -399,66 +384,6 @@ void SyncRounds::RefuseRound() {
   }
   round_.Clear();
   decided_.reset();
-}
-
-// ------------------------------------------------------------------------------------- collective operations
-
-void SyncRounds::Collect(Member& member, const Header& request, Incoming& message, Deadline now) {
-  const auto operation = static_cast<Collective>(request.operation);
-  if (request.floats > 0 || (operation != Collective::kSum && operation != Collective::kFirst &&
-                             operation != Collective::kGather)) {
-    Fail("an operation of kind {}", request.operation);
-  }
-  CollectInput input{request, ReadDoubles(message, request), ReadText(message, request)};
-  if (request.number > next_) {
-    Fail("operation {}, where this server is at {}: it has lost what was done, or serves another run",
-         request.number, next_);
-  }
-  if (request.number + 1 == next_) return AnswerCollect(member, request);
-  if (request.number != next_ || !member.active) return SendBehind(member, request);
-  if (!collect_.empty()) {
-    const CollectInput& other = collect_.begin()->second;
-    if (other.request.operation != request.operation || other.doubles.size() != input.doubles.size()) {
-      Fail("operation {}: the workers do different things", request.number);
-    }
-  } else {
-    collect_begun_ = now;
-  }
-  collect_.insert_or_assign(member.rank, std::move(input));
-  Advance(now);
-}
-
-void SyncRounds::CompleteCollect() {
-  const int leader = served_.members().leader();
-  const int root = collect_.contains(leader) ? leader : collect_.begin()->first;
-  const Header request = collect_.at(root).request;
-  Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
-  NoteCollected(next_, result);
-  begun_ = true;
-  last_ = std::move(result);
-  ++next_;
-  for (const auto& [rank, input] : std::exchange(collect_, {})) {
-    if (const Member* const member = served_.members().WithRank(rank)) AnswerCollect(*member, input.request);
-  }
-  if (!(request.flags & kBoundary)) return;
-  served_.Note(kBoundaryNote, last_.bytes);
-  AdmitNewcomers(last_.bytes, kBoundary);
-}
-
-void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {
-  std::string note;
-  Append<std::uint64_t>(note, std::span(&number, 1));
-  Append<double>(note, result.doubles);
-  note += result.bytes;
-  served_.Note(kCollectNote, note);
-}
-
-// Gathered bytes are for the leader alone.
-void SyncRounds::AnswerCollect(const Member& member, const Header& request) {
-  const bool gathers = request.operation == static_cast<std::uint32_t>(Collective::kGather);
-  const bool gets_bytes = !gathers || member.rank == served_.members().leader();
-  served_.Send(member, MakeMessage(served_.AnswerTo(request, MessageKind::kCollected), {}, last_.doubles,
-                                   gets_bytes ? last_.bytes : std::string_view()));
 }
 
 }  // namespace trireme

@@ -72,7 +72,8 @@ class SyncRounds final : public Turns {
   bool BelongsToRound(Member& member, const Header& request);
   void AdvanceRound(Deadline now);
   void SendNorms(const Member& member, const Header& request, const Ranks& ranks);
-  void ApplyRound(const Ranks& ranks, double scale);
+  // `scales`: of no group, then of each.
+  void ApplyRound(const Ranks& ranks, std::span<const float> scales);
   void AnswerRound(Member& member, const Header& request);
   void RefuseRound();
   void CompleteCollect();
