@@ -162,6 +162,7 @@ Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
       d_outputs_(batch_.size() * head_.outputs()),
       errors_(batch_.size()) {
   std::ranges::copy(context.store.params(), target_.begin());
+  target_tape_->SetParams(target_.span());
 }
 
 void Dqn::Iterate(double progress, MetricRow& row) {
@@ -232,9 +233,9 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   const std::span<const float> params = context_.store.Pull();
   if (updates_ % config_.target_every == 0) {
     MoveTowards(target_.span(), params, static_cast<float>(config_.target_tau));
+    target_tape_->SetParams(target_.span());
   }
   tape_->SetParams(params);
-  target_tape_->SetParams(target_.span());
   steps_.Step(shards_, update, [&](OffPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
     if (shard.replay.size() == 0) return;  // a worker has just joined others that learn
     shard.Sample(updates_, beta, batch_);
@@ -287,6 +288,7 @@ void Dqn::LoadCommon(const StateReader& in) {
   collected_ = in.GetValue<std::uint64_t>("dqn/collected");
   updates_ = in.GetValue<std::uint64_t>("dqn/updates");
   in.Get<float>("dqn/target", target_.span());
+  target_tape_->SetParams(target_.span());
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ TEST_P(ExecutorBoundary, ComputingOnCopiesChangesNothing) {
   ExpectSameOutcome(on_copies.Iterate(1, 0, 3), expected);
 }
 
+TEST_P(ExecutorBoundary, ComputingOnCopiesAfterAnInterruptionChangesNothing) {
+  const RunCase& c = GetParam();
+  const AlgorithmRun on_copies(c.algo, c.env, c.assignments, AlgorithmRun::Computed::kOnCopies);
+  AlgorithmRun::Outcome whole = AlgorithmRun(c.algo, c.env, c.assignments).Iterate(1, 0, 4);
+  whole.rows.erase(whole.rows.begin(), whole.rows.begin() + 2);
+  ExpectSameOutcome(on_copies.Iterate(1, 2, 4, on_copies.Iterate(1, 0, 2).state), whole);
+}
+
 TEST_P(ExecutorBoundary, ActingOnCopiesChangesNothing) {
   const RunCase& c = GetParam();
   const AlgorithmRun in_place(c.algo, c.env, c.assignments);
