@@ -1,25 +1,22 @@
 #include "trireme/comm/link.h"
 
 #include <algorithm>
-#include <vector>
+#include <limits>
 
 #include "trireme/base/system.h"
 
 namespace trireme {
 namespace {
 
-// Enough to tell a link's bandwidth from its latency, little enough for slow links.
-constexpr std::size_t kLarge = 256 * 1024;
-
-double MedianSeconds(int times, const std::function<void()>& call) {
-  std::vector<double> seconds(times);
-  for (double& taken : seconds) {
+// Of several calls that which was disturbed least: whatever else a machine does only adds.
+double LeastSeconds(int times, const std::function<void()>& call) {
+  double least_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
     const double begun_s = MonotonicSeconds();
     call();
-    taken = MonotonicSeconds() - begun_s;
+    least_s = std::min(least_s, MonotonicSeconds() - begun_s);
   }
-  std::ranges::nth_element(seconds, seconds.begin() + times / 2);
-  return seconds[times / 2];
+  return least_s;
 }
 
 }  // namespace
@@ -32,11 +29,11 @@ void ProcessLink::SetName(std::string_view name) {
 
 void MeasureLink(ProcessLink& link, const std::function<void(std::size_t)>& exchange) {
   exchange(0);  // whatever happens only once
-  exchange(kLarge);
-  const double empty_s = MedianSeconds(9, [&] { exchange(0); });
-  const double large_s = MedianSeconds(3, [&] { exchange(kLarge); });
+  exchange(ProcessLink::kLarge);
+  const double empty_s = LeastSeconds(9, [&] { exchange(0); });
+  const double large_s = LeastSeconds(3, [&] { exchange(ProcessLink::kLarge); });
   link.latency_s = empty_s / 2;
-  link.bytes_per_s = 2 * static_cast<double>(kLarge) / std::max(large_s - empty_s, 1e-6);
+  link.bytes_per_s = 2 * static_cast<double>(ProcessLink::kLarge) / std::max(large_s - empty_s, 1e-6);
 }
 
 }  // namespace trireme

@@ -10,6 +10,9 @@
 namespace trireme {
 
 struct ProcessLink {
+  // Bytes of a message that tell bandwidth from latency: enough for that, few enough for slow links.
+  static constexpr std::size_t kLarge = 256 * 1024;
+
   char to[80] = "";         // who is at the other end
   double latency_s = 0;     // of an empty message, one way
   double bytes_per_s = 0;   // beyond that
@@ -27,7 +30,7 @@ struct ProcessLink {
 };
 static_assert(std::is_trivially_copyable_v<ProcessLink>);  // it travels
 
-// Measures latency and bandwidth. `exchange(n)`: n bytes go there, and then n bytes come back. Always makes
+// Measures latency and bandwidth, such that together they explain the time of a large exchange. `exchange(n)`: n bytes go there, and then n bytes come back. Always makes
 // the same exchanges, so that it can be called at both ends.
 void MeasureLink(ProcessLink& link, const std::function<void(std::size_t)>& exchange);
 

@@ -7,6 +7,7 @@
 
 #include "network.h"
 #include "run_util.h"
+#include "trireme/comm/link.h"
 
 namespace trireme::testing {
 
@@ -28,12 +29,16 @@ class HostsTest : public CliTest {
     network_.reset();
     CliTest::TearDown();
   }
-  // What a run measured of its links: a frame passes two cables, and nothing is faster than they are.
+  // What a run measured of its links: a frame passes two cables, and nothing is faster than they are. A busy
+  // machine can take what it adds to empty messages for latency, but not make a large one arrive too early.
   static void ExpectLinksAreNoBetterThan(const Cable& cable, const Json& result) {
     ASSERT_TRUE(result.contains("links"));
     for (const Json& link : result["links"]) {
-      EXPECT_GE(link["latency_s"], std::chrono::duration<double>(2 * cable.latency).count());
-      EXPECT_LE(link["bytes_per_s"], 1.05 * cable.bytes_per_s);
+      const double latency_s = std::chrono::duration<double>(2 * cable.latency).count();
+      EXPECT_GE(link["latency_s"], latency_s);
+      const double large = ProcessLink::kLarge;
+      EXPECT_GE(link["latency_s"].get<double>() + large / link["bytes_per_s"].get<double>(),
+                latency_s + large / (1.05 * cable.bytes_per_s));
     }
   }
   virtual Cable cable() const { return kFastCable; }
