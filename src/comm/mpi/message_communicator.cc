@@ -49,9 +49,9 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
   MeasureLinks();
 }
 
-// All pairs at once, as in a sum. Messages go back and forth: if they crossed, one end could be ahead and
-// find that they take no time. The pairs take turns from the lowest bit to the highest, so nobody waits in a
-// circle.
+// All pairs at once, as in a sum. Messages go back and forth, and who sends first tells the other what it has
+// measured: the other end, if it is late, finds messages that have arrived before it looked, as if they took no
+// time. The pairs take turns from the lowest bit to the highest, so nobody waits in a circle.
 void MessageCommunicator::MeasureLinks() {
   operation_ = "a trial of their link";
   links_.resize(size_);
@@ -59,13 +59,22 @@ void MessageCommunicator::MeasureLinks() {
   for (int bit = 1; bit < size_; bit *= 2) {
     const int partner = rank_ ^ bit;
     if (partner >= size_) continue;
-    measured[partner].SetName(names_[partner]);
-    MeasureLink(measured[partner], [&](std::size_t size) {
+    ProcessLink& link = measured[partner];
+    link.SetName(names_[partner]);
+    MeasureLink(link, [&](std::size_t size) {
       const std::span<std::byte> bytes = Scratch<std::byte>(size);
       if (rank_ < partner) Send(partner, bytes);
       Receive(partner, bytes);
       if (rank_ > partner) Send(partner, bytes);
     });
+    double figures[] = {link.latency_s, link.bytes_per_s};
+    if (rank_ < partner) {
+      Send(partner, std::as_bytes(std::span(figures)));
+    } else {
+      Receive(partner, std::as_writable_bytes(std::span(figures)));
+      link.latency_s = figures[0];
+      link.bytes_per_s = figures[1];
+    }
   }
   links_ = std::move(measured);  // without what the trials cost
 }
