@@ -53,9 +53,20 @@ TEST_P(PartRule, PiecesGiveTheBitsOfOneOptimizer) {
       part->Apply(update, std::span(gradient).subspan(part->setup().begin, part->setup().size));
     }
   }
+  StateWriter out;
+  optimizer.Save(out, "optimizer");
+  const StateReader saved(std::move(out).Encode());
   for (const auto& part : parts) {
+    const auto own = [&](std::span<const float> all) {
+      return all.subspan(part->setup().begin, part->setup().size);
+    };
     EXPECT_EQ(part->version(), 70u);
-    EXPECT_TRUE(SameBits(part->params(), std::span(params).subspan(part->setup().begin, part->setup().size)));
+    EXPECT_TRUE(SameBits(part->params(), own(params)));
+    for (std::size_t m = 0; m < part->moment_count(); ++m) {
+      std::vector<float> moments(kSize);
+      saved.Get<float>(fmt::format("optimizer/moment{}", m), moments);
+      EXPECT_TRUE(SameBits(part->moments(m), own(moments)));
+    }
   }
 }
 
