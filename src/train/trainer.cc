@@ -164,7 +164,12 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
   return result;
 }
 
-TrainResult Train(const RunSettings& settings, TrainObserver& observer, TrainOptions options) {
+TrainResult Train(const RunSettings& settings, TrainObserver& observer) {
+  return Train(settings, observer, TrainOptions());
+}
+
+TrainResult Train(const RunSettings& settings, TrainObserver& observer, const TrainOptions& chosen) {
+  TrainOptions options = chosen;
   options.observer = &observer;
   if (options.started_s == 0) options.started_s = MonotonicSeconds();
   if (options.started_cpu_s == 0) options.started_cpu_s = CpuSeconds();

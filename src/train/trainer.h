@@ -61,7 +61,8 @@ struct TrainResult {
 // the first one calls this, and it alone has a folder.
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options);
 // A run without files: no checkpoints, nothing to resume, and nothing is printed.
-TrainResult Train(const RunSettings& settings, TrainObserver& observer, TrainOptions options = {});
+TrainResult Train(const RunSettings& settings, TrainObserver& observer, const TrainOptions& options);
+TrainResult Train(const RunSettings& settings, TrainObserver& observer);
 // The part of the other processes, which must have the same settings. Blocks until the run ends. Throws
 // Error.
 void TrainAlong(const RunSettings& settings, const TrainOptions& options);
