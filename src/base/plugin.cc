@@ -58,8 +58,8 @@ void* PluginSymbol(const std::string& library, const std::string& symbol, const 
       searched += (searched.empty() ? "" : ", ") + folder.string();
     }
     Fail(
-        "this build has no {}: there is no {} in {}. `make all` installs what it needs and builds it; "
-        "or set TRIREME_PLUGINS to its folder",
+        "this build has no {}: there is no {} in {}. `make all` installs what it needs and builds it, "
+        "and the Debian package trireme-plugins has it; or set TRIREME_PLUGINS to its folder",
         what_for, library, searched);
   }
   // dlopen counts: the library is loaded once, and never unloaded.
