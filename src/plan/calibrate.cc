@@ -41,26 +41,38 @@ double ThreadsAllReduce(std::size_t floats) {
   return least_s;
 }
 
-// Runs until the rate can be told: runs that are too short are made longer.
-Rate RateOf(RunSettings& settings, double steps, const std::atomic<bool>& stop) {
-  for (int attempt = 0; attempt < 8 && !stop; ++attempt, steps *= 2) {
-    if (const auto rate = MeasureRate(settings, steps, {}, stop)) return *rate;
+// The medians of so many pairs of runs; those that are too short to tell a rate are made longer.
+Rate RateOf(RunSettings& settings, double steps, int pairs, const std::atomic<bool>& stop) {
+  std::vector<double> walls, cpus, servers;
+  std::optional<Rate> last;
+  for (int attempt = 0; attempt < 8 + pairs && std::ssize(walls) < pairs && !stop; ++attempt) {
+    const std::optional<Rate> rate = MeasureRate(settings, steps, {}, stop);
+    if (!rate) {
+      steps *= 2;
+      continue;
+    }
+    walls.push_back(rate->wall_s);
+    cpus.push_back(rate->cpu_s);
+    servers.push_back(rate->servers_cpu_s);
+    last = rate;
   }
   if (stop) Fail("interrupted");
-  Fail("runs were too short to be measured: give more --seconds");
+  if (!last) Fail("runs were too short to be measured: give more --seconds");
+  return {Median(walls), Median(cpus), Median(servers), last->staleness_mean, last->links};
 }
 
 // Measures short runs and puts what they show into the constants.
 struct Calibration {
   const MakeSettings& make_settings;
   double seconds;  // of a run
+  int pairs;       // of them for each figure
   const std::atomic<bool>& stop;
   PlanConstants& constants;
 
   // Per round of one worker. Through servers they do less in the same time.
   Rate RunOf(const PlanWay& way, int workers, RunSettings& settings) const {
     const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
-    Rate rate = RateOf(settings, seconds * steps_per_s * (way.on_servers ? 0.3 : 1), stop);
+    Rate rate = RateOf(settings, seconds * steps_per_s * (way.on_servers ? 0.3 : 1), pairs, stop);
     for (double* const each : {&rate.wall_s, &rate.cpu_s, &rate.servers_cpu_s}) {
       *each *= constants.steps_per_round * workers;
     }
@@ -151,7 +163,8 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
   constants.algo = settings->run.algo;
   MeasureRounds(*settings, seconds / 2, stop, constants);
   constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));
-  const Calibration calibration{make_settings, seconds / 10, stop, constants};
+  const int pairs = static_cast<int>(std::clamp(seconds / 2, 1.0, 3.0));
+  const Calibration calibration{make_settings, seconds / 8 / pairs, pairs, stop, constants};
   calibration.ScaleRounds();
   table.SetOrigin("", "measured");
   table.SetOrigin("network_", "assumed");

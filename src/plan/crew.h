@@ -85,8 +85,9 @@ class Crew {
     outcome.steps_per_s = counted_ / elapsed_s * constants_.steps_per_round / parts_;
     outcome.round_s = elapsed_s * workers() / counted_;
     outcome.compute_s = computed_s_ / counted_;
-    outcome.communication_s = communication_s;
-    outcome.waiting_s = std::max(0.0, outcome.round_s - outcome.compute_s - communication_s);
+    const double rest_s = std::max(0.0, outcome.round_s - outcome.compute_s);
+    outcome.communication_s = std::min(communication_s, rest_s);
+    outcome.waiting_s = rest_s - outcome.communication_s;
     outcome.bytes_per_round = bytes / rounds_;
     outcome.messages_per_round = messages / rounds_;
     return outcome;

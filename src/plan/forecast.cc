@@ -124,6 +124,8 @@ std::string SlownessText(const Slowness& slow) {
 }  // namespace
 
 void Forecast::Add(const ForecastCheck& check) {
+  const bool first = std::ranges::find(checks, check.way, &ForecastCheck::way) == checks.end();
+  if (first) not_predicted.erase(check.way);
   checks.push_back(check);
   if (std::abs(check.SpeedupError()) <= kMostError) return;
   not_predicted.try_emplace(
@@ -138,6 +140,7 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
       Simulate(constants, {.cores = asked.cores, .seed = asked.seed}).steps_per_s;
   for (const PlanWay* const way : kPlanWays) {
     if (!constants.Knows(*way)) continue;
+    if (!way->not_predicted.empty()) forecast.not_predicted[way] = way->not_predicted;
     const bool one_process = !way->in_step && !way->on_servers;
     for (int workers = 1; workers <= question.workers_up_to; workers *= 2) {
       if (one_process && asked.hosts != 1 && workers > asked.cores) break;

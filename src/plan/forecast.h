@@ -61,7 +61,7 @@ struct Forecast {
   std::map<const PlanWay*, std::string> not_predicted = {};  // why
   std::vector<std::string> notes = {};
 
-  // Adds a check. A way whose speed-up was predicted with too large an error is not predicted any more.
+  // Adds a check. Of a way that has some, they alone say whether it is predicted: none had too large an error.
   void Add(const ForecastCheck& check);
 };
 

@@ -18,6 +18,8 @@ struct PlanWay {
   bool in_step = false;     // an update waits for all workers, who split a batch
   bool on_servers = false;  // else in the memory of the workers
   bool bounded = false;     // nobody is far ahead of the slowest
+  // Why nobody should rely on its prediction where it was not validated; docs/plan.md says more.
+  std::string_view not_predicted = "";
 };
 
 inline constexpr PlanWay kAllReduceWay{
@@ -26,7 +28,10 @@ inline constexpr PlanWay kServerSyncWay{.name = "server-sync",
                                         .round = "in step through servers",
                                         .store = "server",
                                         .in_step = true,
-                                        .on_servers = true};
+                                        .on_servers = true,
+                                        .not_predicted =
+                                            "not within 15 % of real runs so far; --validate"
+                                            " tells whether it is here"};
 inline constexpr PlanWay kAsyncWay{.name = "async",
                                    .round = "servers apply each push at once",
                                    .store = "server",
