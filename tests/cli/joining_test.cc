@@ -138,7 +138,7 @@ TEST_F(JoiningTest, AnInterruptedRunWithBoundedStalenessLeavesACheckpoint) {
   }
 }
 
-// The list of one thread's pushes cannot grow beyond a limit.
+// The list of one thread's pushes cannot grow beyond a limit, which it comes to after some thousand of them.
 TEST_F(JoiningTest, AThreadThatFailsStopsItsSiblingsAndTheirWorkIsKept) {
   const auto server = StartServer("server");
   const Args run =
@@ -150,7 +150,7 @@ TEST_F(JoiningTest, AThreadThatFailsStopsItsSiblingsAndTheirWorkIsKept) {
   begun.Wait();
   const auto left = Checkpoints(Path("run"));
   constexpr std::size_t kLimit = 1 << 20;
-  WriteText(Path("run/acknowledged-1"), std::string(kLimit - 512, '\n'));
+  WriteText(Path("run/acknowledged-1"), std::string(kLimit - (1 << 16), '\n'));
   Process goes_on(kBinary, {"train", "--resume", Path("run"), "--audit"}, {.largest_file = kLimit});
   const Outcome outcome = goes_on.Wait();
   EXPECT_EQ(outcome.code, 2);
