@@ -25,9 +25,9 @@ constexpr int kObs = 4, kAction = 1;
 
 struct Bench {
   Bench()
-      : buffer(kTransitions, kObs, kAction),
+      : buffer(kTransitions, RowLayout(kObs), kAction),
         sampler(kTransitions, 0.6, 1e-3),
-        batch(kBatch, kObs, kAction),
+        batch(kBatch, RowLayout(kObs), kAction),
         slots(kBatch),
         weights(kBatch),
         errors(kBatch),
@@ -90,7 +90,7 @@ void Print(int repetitions) {
   const auto megabytes = [](std::uint64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
   fmt::print(
       "microseconds for {} of {} transitions ({:.1f} MB, priorities {:.1f} MB), one core, {}, median of {}\n",
-      kBatch, kTransitions, megabytes(ReplayBuffer::Bytes(kTransitions, kObs, kAction)),
+      kBatch, kTransitions, megabytes(ReplayBuffer::Bytes(kTransitions, RowLayout(kObs), kAction)),
       megabytes(PrioritisedSampler::Bytes(kTransitions)), IsaName(CurrentIsa()), repetitions);
   fmt::print("{:<18}{:>22}{:>18}{:>18}{:>24}\n", "", "sample+gather+update", "sample+update",
              "uniform+gather", "prioritised / uniform");

@@ -31,11 +31,11 @@ foreach(plugin grpc ${TRIREME_MPIS})
   endif()
 endforeach()
 
-# Headers of plug-ins and of tests stay at home.
+# Headers of plug-ins and of tests stay at home, but for the kit that environments of others are tested with.
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*conformance|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 include(CMakePackageConfigHelpers)

@@ -82,7 +82,7 @@ class A2c final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
-  void Act(std::span<const float> obs, int n, std::span<float> actions) override;
+  void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -106,6 +106,8 @@ class A2c final : public Algorithm {
   ShardSum<double> advantage_sums_;
   Standardisation advantage_scale_;  // of the round
   OutputGradients d_outputs_;
+  std::vector<float> unpacked_;  // scratch: observations and masks of one pass
+  std::vector<std::uint8_t> masks_;
 };
 
 A2c::A2c(const A2cConfig& config, const WorkerContext& context)
@@ -191,7 +193,8 @@ void A2c::NormaliseAdvantages() {
 // Of one shard's part of a round, in passes. Samples are used in the order they were collected, where they
 // lie.
 void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
-  const std::size_t obs_size = context_.env.spec.obs.size(), action_size = context_.env.spec.action.size();
+  const RowLayout& layout = shard.rollout.layout();
+  const std::size_t action_size = context_.env.spec.action.size();
   const A2cLossRule rule{.value_coef = static_cast<float>(config_.value_coef),
                          .entropy_coef = static_cast<float>(config_.entropy_coef),
                          .per_sample = 1.0f / (static_cast<float>(config_.collect.envs) *
@@ -204,14 +207,21 @@ void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std
                          .returns = shard.returns.data() + first,
                          .advantage_mean = advantage_scale_.mean,
                          .advantage_scale = advantage_scale_.scale};
+    const float* rows = shard.rollout.obs().data() + first * layout.width();
+    const std::uint8_t* masks = layout.ReadMasks(rows, static_cast<std::size_t>(batch.n), masks_);
     model_.AddGradient(
-        shard.rollout.obs().data() + first * obs_size, batch.n, *tape_, d_outputs_, gradient,
+        layout.ReadObs(rows, static_cast<std::size_t>(batch.n), unpacked_), batch.n, *tape_, d_outputs_,
+        gradient,
         [&](const float* outputs, int stride, float* d_outputs) {
-          if (model_.discrete()) {
-            A2cCategoricalLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
-          } else {
-            A2cGaussianLoss(batch, rule, outputs, model_.policy_size(), stride,
-                            model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient), stats);
+          switch (model_.head()) {
+            case ActorCritic::Head::kCategorical:
+              return A2cCategoricalLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
+            case ActorCritic::Head::kParts:
+              return A2cPartsLoss(batch, rule, outputs, model_.parts(), masks, stride, d_outputs, stats);
+            case ActorCritic::Head::kGaussian:
+              return A2cGaussianLoss(batch, rule, outputs, model_.policy_size(), stride,
+                                     model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient),
+                                     stats);
           }
         },
         [&](const float* values, int stride, float* d_values) {
@@ -220,9 +230,9 @@ void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std
   }
 }
 
-void A2c::Act(std::span<const float> obs, int n, std::span<float> actions) {
+void A2c::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
   tape_->SetParams(context_.store.params());
-  model_.Greedy(obs.data(), n, *tape_, actions.data());
+  model_.Greedy(obs.data(), masks, n, *tape_, actions.data());
 }
 
 void A2c::SaveCommon(StateWriter& out) const {
@@ -241,6 +251,8 @@ AlgorithmEntry A2cEntry() {
       .help = "advantage actor-critic: a gradient step after every few steps; with --store shared it is A3C",
       .discrete = true,
       .continuous = true,
+      .multi_discrete = true,
+      .masks = true,
       .metrics =
           "episode_return_mean episode_length_mean episodes policy_loss value_loss entropy learning_rate "
           "grad_norm updates",

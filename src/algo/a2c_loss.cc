@@ -1,6 +1,7 @@
 #include "trireme/algo/a2c_loss.h"
 
 #include <cstddef>
+#include <numeric>
 
 #include "trireme/algo/policy_kernels.h"
 #include "trireme/base/simd.h"
@@ -59,6 +60,14 @@ void A2cCategoricalLoss(const A2cBatch& batch, const A2cLossRule& rule, const fl
                         int stride, float* d_logits, std::span<float> stats) {
   CategoricalGradient(MakePass(batch, rule, logits, choices, stride, d_logits, stats),
                       AdvantageGradient{batch, rule, stats.data()});
+}
+
+void A2cPartsLoss(const A2cBatch& batch, const A2cLossRule& rule, const float* logits,
+                  std::span<const int> parts, const std::uint8_t* masks, int stride, float* d_logits,
+                  std::span<float> stats) {
+  const int choices = std::accumulate(parts.begin(), parts.end(), 0);
+  PartsGradient(MakePass(batch, rule, logits, choices, stride, d_logits, stats), parts, masks,
+                AdvantageGradient{batch, rule, stats.data()});
 }
 
 void A2cGaussianLoss(const A2cBatch& batch, const A2cLossRule& rule, const float* means, int size, int stride,

@@ -13,6 +13,7 @@
 // to call from several threads on different outputs.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace trireme {
@@ -40,6 +41,12 @@ enum A2cStat { kA2cPolicyLoss, kA2cValueLoss, kA2cEntropy, kA2cStats };
 // same stride. Adds to `stats`.
 void A2cCategoricalLoss(const A2cBatch& batch, const A2cLossRule& rule, const float* logits, int choices,
                         int stride, float* d_logits, std::span<float> stats);
+
+// The same for actions of several parts, whose logits follow each other, and for masks: [n, all choices], or
+// null where everything is allowed.
+void A2cPartsLoss(const A2cBatch& batch, const A2cLossRule& rule, const float* logits,
+                  std::span<const int> parts, const std::uint8_t* masks, int stride, float* d_logits,
+                  std::span<float> stats);
 
 // Gaussian policy over `size` means, with the given log standard deviations. Adds to d_log_std and `stats`.
 void A2cGaussianLoss(const A2cBatch& batch, const A2cLossRule& rule, const float* means, int size, int stride,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "trireme/base/rng.h"
@@ -41,6 +42,54 @@ struct SampleCategorical {
   }
 };
 
+// Part i of environment b draws from word i % 4 of block i / 4 of the stream; one part alone draws as above.
+template <bool kMasked>
+struct SampleParts {
+  [[gnu::always_inline]] static inline void Run(const float* logits, int stride,
+                                                const std::span<const int>* parts, const std::uint8_t* mask,
+                                                int n, StepDraws draws, float* actions, float* log_probs) {
+    for (int b = 0; b < n; ++b, logits += stride) {
+      PhiloxBlock block{};
+      log_probs[b] = 0;
+      const float* row = logits;
+      for (std::size_t i = 0; i < parts->size(); ++i) {
+        const int choices = (*parts)[i];
+        if (i % 4 == 0) {
+          block = Philox(draws.seed, StreamCounter(Purpose::kAction, draws.first_env + b, draws.step,
+                                                   static_cast<std::uint32_t>(i / 4)));
+        }
+        const auto allowed = [&](int a) { return !kMasked || mask[a] != 0; };
+        float highest = -std::numeric_limits<float>::infinity();
+        for (int a = 0; a < choices; ++a) highest = allowed(a) && row[a] > highest ? row[a] : highest;
+        float sum = 0;
+        for (int a = 0; a < choices; ++a) sum += allowed(a) ? FastExp(row[a] - highest) : 0.0f;
+        // The first allowed action whose cumulative weight exceeds the draw, or the last one.
+        float left = ToUniform(block[i % 4]) * sum;
+        int action = 0;
+        for (int a = 0; a < choices; ++a) {
+          if (!allowed(a)) continue;
+          action = a;
+          left -= FastExp(row[a] - highest);
+          if (left < 0) break;
+        }
+        *actions++ = static_cast<float>(action);
+        log_probs[b] += row[action] - highest - FastLog(sum);
+        row += choices;
+        if constexpr (kMasked) mask += choices;
+      }
+    }
+  }
+};
+
+// The allowed choice of the highest logit, the first of several.
+int BestOf(const float* logits, const std::uint8_t* mask, int choices) {
+  int best = -1;
+  for (int a = 0; a < choices; ++a) {
+    if ((mask == nullptr || mask[a] != 0) && (best < 0 || logits[a] > logits[best])) best = a;
+  }
+  return std::max(best, 0);
+}
+
 }  // namespace
 
 void ActorCriticSettings::Fields(ConfigFields& field) {
@@ -52,7 +101,7 @@ void ActorCriticSettings::Fields(ConfigFields& field) {
 }
 
 NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const EnvSpec& env) {
-  const int policy_size = env.action.discrete() ? env.action.choices() : env.action.size();
+  const int policy_size = env.action.box() ? env.action.size() : env.action.choices();
   const auto tower = [&](const char* name, int outputs, double gain) {
     return settings.layers.Tower(name, env.obs.size(), outputs, gain);
   };
@@ -62,7 +111,7 @@ NetworkSpec MakeActorCriticNetwork(const ActorCriticSettings& settings, const En
   } else {
     spec.towers = {tower("policy", policy_size, settings.policy_gain), tower("value", 1, 1.0)};
   }
-  if (!env.action.discrete()) {
+  if (env.action.box()) {
     spec.free_vectors = {{"log_std", policy_size, static_cast<float>(settings.initial_log_std)}};
   }
   return spec;
@@ -79,12 +128,15 @@ OutputView ActorCritic::Value(const float* obs, int n, Tape& tape) const {
 
 void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
                                 std::span<float> final_values) const {
-  const std::size_t obs_size = rollout.env_spec().obs.size();
-  const auto evaluate = [&](const float* obs, int n, auto&& take) {
+  const RowLayout& layout = rollout.layout();
+  thread_local std::vector<float> unpacked;  // kept: no allocation but the first
+  const auto evaluate = [&](const float* rows, int n, auto&& take) {
     const int pass_size = executor_.pass_size();
     for (int first = 0; first < n; first += pass_size) {
       const int count = std::min(pass_size, n - first);
-      const auto [outputs, stride] = Value(obs + first * obs_size, count, tape);
+      const auto [outputs, stride] =
+          Value(layout.ReadObs(rows + first * layout.width(), static_cast<std::size_t>(count), unpacked),
+                count, tape);
       for (int i = 0; i < count; ++i) take(first + i, outputs[i * stride]);
     }
   };
@@ -95,12 +147,22 @@ void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<fl
            [&](int i, float value) { final_values[truncated[i]] = value; });
 }
 
-void ActorCritic::Sample(const float* obs, int n, std::uint64_t seed, std::uint32_t first_env,
-                         std::uint64_t step, Tape& tape, float* actions, float* log_probs) const {
+void ActorCritic::Sample(const float* obs, const std::uint8_t* masks, int n, std::uint64_t seed,
+                         std::uint32_t first_env, std::uint64_t step, Tape& tape, float* actions,
+                         float* log_probs) const {
   const auto [outputs, stride] = Policy(obs, n, tape);
-  if (discrete_) {
-    SimdCall<SampleCategorical>(outputs, stride, policy_size_, n, StepDraws{seed, first_env, step}, actions,
-                                log_probs);
+  const StepDraws draws{seed, first_env, step};
+  if (head_ == Head::kCategorical) {
+    SimdCall<SampleCategorical>(outputs, stride, policy_size_, n, draws, actions, log_probs);
+    return;
+  }
+  if (head_ == Head::kParts) {
+    const std::span<const int> all = parts_;
+    if (masks != nullptr) {
+      SimdCall<SampleParts<true>>(outputs, stride, &all, masks, n, draws, actions, log_probs);
+    } else {
+      SimdCall<SampleParts<false>>(outputs, stride, &all, masks, n, draws, actions, log_probs);
+    }
     return;
   }
   // a = mean + std * noise;  log pi(a) = sum_d -noise^2/2 - log std - log(2 pi)/2
@@ -121,20 +183,26 @@ void ActorCritic::Sample(const float* obs, int n, std::uint64_t seed, std::uint3
 void ActorCritic::Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser,
                           std::span<double> raw_sums) const {
   const ShardSpec& shard = rollout.shard();
-  rollout.Collect(
-      normaliser, raw_sums, [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-        Sample(obs, rollout.envs(), shard.seed, shard.first_env(), step, tape, actions, log_probs);
-      });
+  rollout.Collect(normaliser, raw_sums,
+                  [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
+                    Sample(obs, rollout.masks(), rollout.envs(), shard.seed, shard.first_env(), step, tape,
+                           actions, log_probs);
+                  });
 }
 
-void ActorCritic::Greedy(const float* obs, int n, Tape& tape, float* actions) const {
+void ActorCritic::Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape,
+                         float* actions) const {
   const auto [outputs, stride] = Policy(obs, n, tape);
   for (int b = 0; b < n; ++b) {
     const float* row = outputs + static_cast<std::ptrdiff_t>(b) * stride;
-    if (discrete_) {
-      actions[b] = static_cast<float>(std::max_element(row, row + policy_size_) - row);
-    } else {
-      std::copy_n(row, policy_size_, actions + b * policy_size_);
+    if (head_ == Head::kGaussian) {
+      actions = std::copy_n(row, policy_size_, actions);
+      continue;
+    }
+    for (const int choices : parts_) {
+      *actions++ = static_cast<float>(BestOf(row, masks, choices));
+      row += choices;
+      if (masks != nullptr) masks += choices;
     }
   }
 }

@@ -1,6 +1,8 @@
 // A policy and a value function in one network: what every policy-gradient algorithm here shares.
 //
-// Discrete actions: the policy's outputs are logits of a categorical distribution. Continuous: they are the
+// Discrete actions: the policy's outputs are logits of a categorical distribution; of actions with several
+// parts, of one distribution for each part, one after the other. Choices that a mask ([n, all choices]) does
+// not allow have probability 0. Continuous: they are the
 // means of a diagonal Gaussian whose log standard deviations are a free vector of the network. Two towers, or
 // one shared tower whose last output is the value.
 //
@@ -43,15 +45,22 @@ struct OutputGradients {
 
 class ActorCritic {
  public:
+  // What the policy's outputs are; a single choice without masks has the fastest code.
+  enum class Head { kCategorical, kParts, kGaussian };
+
   // `executor` outlives it.
   ActorCritic(const Executor& executor, const EnvSpec& env)
       : executor_(executor),
         shared_(executor.network().spec().towers.size() == 1),
-        discrete_(env.action.discrete()),
-        policy_size_(env.action.discrete() ? env.action.choices() : env.action.size()) {}
+        parts_(env.action.parts),
+        head_(env.action.box()                      ? Head::kGaussian
+              : env.action.discrete() && !env.masks ? Head::kCategorical
+                                                    : Head::kParts),
+        policy_size_(env.action.box() ? env.action.size() : env.action.choices()) {}
 
   bool shared() const { return shared_; }
-  bool discrete() const { return discrete_; }
+  Head head() const { return head_; }
+  std::span<const int> parts() const { return parts_; }
   int policy_size() const { return policy_size_; }
   // Log standard deviations inside a buffer laid out like the parameters.
   template <class T>
@@ -89,18 +98,20 @@ class ActorCritic {
   }
 
   // Draws an action for each of n environments, numbered first_env, ..., at step `step` of the run, and its
-  // log-probability.
-  void Sample(const float* obs, int n, std::uint64_t seed, std::uint32_t first_env, std::uint64_t step,
-              Tape& tape, float* actions, float* log_probs) const;
+  // log-probability. masks: those that belong to obs, or null where everything is always allowed.
+  void Sample(const float* obs, const std::uint8_t* masks, int n, std::uint64_t seed, std::uint32_t first_env,
+              std::uint64_t step, Tape& tape, float* actions, float* log_probs) const;
   // Lets the environments of a rollout act by it. For `normaliser` and `raw_sums` see Rollout::Collect.
   void Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser = nullptr,
                std::span<double> raw_sums = {}) const;
   // The most probable action.
-  void Greedy(const float* obs, int n, Tape& tape, float* actions) const;
+  void Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape, float* actions) const;
 
  private:
   const Executor& executor_;
-  bool shared_, discrete_;
+  bool shared_;
+  std::vector<int> parts_;
+  Head head_;
   int policy_size_;
 };
 

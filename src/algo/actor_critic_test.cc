@@ -85,7 +85,7 @@ Draws SampleOnce(Model& model, const std::vector<float>& obs, int n, std::uint64
                  std::uint32_t first_env, std::uint64_t step) {
   Draws draws{std::vector<float>(static_cast<std::size_t>(n) * model.env.action.size()),
               std::vector<float>(n)};
-  model.actor_critic.Sample(obs.data(), n, seed, first_env, step, *model.tape, draws.actions.data(),
+  model.actor_critic.Sample(obs.data(), nullptr, n, seed, first_env, step, *model.tape, draws.actions.data(),
                             draws.log_probs.data());
   return draws;
 }
@@ -216,7 +216,7 @@ TEST_P(Towers, GreedyIsTheMostProbableAction) {
   const std::vector<float> obs = RandomObs(kEnvs, 4);
   Model discrete(DiscreteEnv(4, 5), GetParam());
   std::vector<float> actions(kEnvs);
-  discrete.actor_critic.Greedy(obs.data(), kEnvs, *discrete.tape, actions.data());
+  discrete.actor_critic.Greedy(obs.data(), nullptr, kEnvs, *discrete.tape, actions.data());
   const std::vector<float> logits = discrete.PolicyOf(obs, kEnvs);
   bool different = false;
   for (int b = 0; b < kEnvs; ++b) {
@@ -227,7 +227,7 @@ TEST_P(Towers, GreedyIsTheMostProbableAction) {
 
   Model continuous(ContinuousEnv(4, 2), GetParam());
   std::vector<float> means(2 * kEnvs);
-  continuous.actor_critic.Greedy(obs.data(), kEnvs, *continuous.tape, means.data());
+  continuous.actor_critic.Greedy(obs.data(), nullptr, kEnvs, *continuous.tape, means.data());
   EXPECT_EQ(means, continuous.PolicyOf(obs, kEnvs));
 }
 

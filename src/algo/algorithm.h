@@ -48,8 +48,10 @@ class Algorithm {
   virtual std::int64_t steps_per_iteration() const = 0;
 
   // The actions the learned policy would choose without exploring. obs: [n, obs] as the environment gives
-  // them, actions: [n, action_size]; n <= kMostActed.
-  virtual void Act(std::span<const float> obs, int n, std::span<float> actions) = 0;
+  // them (bytes scaled: ObsToFloat), masks: [n, choices] or null where it gives none, actions: [n, action_size];
+  // n <= kMostActed.
+  virtual void Act(std::span<const float> obs, const std::uint8_t* masks, int n,
+                   std::span<float> actions) = 0;
   static constexpr int kMostActed = 128;
 
   // State beyond the store's: of this worker's shards, and what all workers that move in step hold alike. A

@@ -111,6 +111,16 @@ struct DqnConfig {
   }
 };
 
+// One of the choices that are allowed (null: all), each with the same probability.
+int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask) {
+  const auto below = [&](std::int64_t n) { return static_cast<int>((std::uint64_t{bits} * n) >> 32); };
+  if (mask == nullptr) return below(choices);
+  int left = below(std::count_if(mask, mask + choices, [](std::uint8_t allowed) { return allowed != 0; }));
+  int choice = 0;
+  while (choice < choices - 1 && (mask[choice] == 0 || left-- > 0)) ++choice;
+  return choice;
+}
+
 class Dqn final : public Algorithm {
  public:
   using Config = DqnConfig;
@@ -118,7 +128,7 @@ class Dqn final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
-  void Act(std::span<const float> obs, int n, std::span<float> actions) override;
+  void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -205,6 +215,7 @@ void Dqn::Collect(float epsilon) {
 void Dqn::ChooseActions(const Rollout& rollout, std::uint64_t step, const float* obs, float epsilon,
                         float* actions) {
   const int n = rollout.envs();
+  const std::uint8_t* masks = rollout.masks();
   const auto draw = [&](int b) {
     const std::uint32_t env = rollout.shard().first_env() + static_cast<std::uint32_t>(b);
     return Philox(rollout.shard().seed, StreamCounter(Purpose::kAction, env, step, 0));
@@ -212,10 +223,12 @@ void Dqn::ChooseActions(const Rollout& rollout, std::uint64_t step, const float*
   const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
   int explorers = 0;
   for (int b = 0; b < n; ++b) explorers += explores(b);
-  if (explorers < n) QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions);
+  if (explorers < n) QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions, masks);
   for (int b = 0; explorers > 0 && b < n; ++b) {
     if (!explores(b)) continue;
-    actions[b] = static_cast<float>((std::uint64_t{draw(b)[1]} * head_.choices) >> 32);
+    const std::uint8_t* mask =
+        masks == nullptr ? nullptr : masks + static_cast<std::ptrdiff_t>(b) * head_.choices;
+    actions[b] = static_cast<float>(RandomChoice(draw(b)[1], head_.choices, mask));
   }
 }
 
@@ -260,7 +273,8 @@ void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
     const float* target_outputs = target_tape_->Forward(0, next_obs, n).data();
     const float* online_outputs = config_.double_q ? tape_->Forward(0, next_obs, n).data() : nullptr;
     QTargets(head_, target_outputs, online_outputs, t.returns.data() + first, t.discounts.data() + first, n,
-             targets_.data() + first);
+             targets_.data() + first,
+             context_.env.spec.masks ? t.next_masks.data() + first * head_.choices : nullptr);
 
     const float* outputs = tape_->Forward(0, obs, n).data();
     const QBatch batch{.n = n,
@@ -273,9 +287,9 @@ void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
   }
 }
 
-void Dqn::Act(std::span<const float> obs, int n, std::span<float> actions) {
+void Dqn::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
   tape_->SetParams(context_.store.params());
-  QGreedy(head_, tape_->Forward(0, obs.data(), n).data(), n, actions.data());
+  QGreedy(head_, tape_->Forward(0, obs.data(), n).data(), n, actions.data(), masks);
 }
 
 void Dqn::SaveCommon(StateWriter& out) const {
@@ -301,6 +315,7 @@ AlgorithmEntry DqnEntry() {
           "shared",
       .discrete = true,
       .continuous = false,
+      .masks = true,
       .metrics =
           "episode_return_mean episode_length_mean episodes q_loss q_value td_error grad_norm updates "
           "epsilon learning_rate",

@@ -30,17 +30,19 @@ double ReplayConfig::Beta(double progress) const {
 
 // Beside the replay: one rollout of steps, and steps that wait for their n-step transition.
 std::uint64_t ReplayConfig::Bytes(const EnvSpec& env, int envs, int horizon) const {
-  const std::uint64_t step = env.obs.size() + env.action.size() + 3;
+  const RowLayout layout(env);
+  const std::uint64_t step = layout.width() + env.action.size() + 3;
   const std::uint64_t steps = std::uint64_t(horizon) + 1 + (n_step > 1 ? n_step : 0);
-  return ReplayBuffer::Bytes(replay, env.obs.size(), env.action.size()) +
+  return ReplayBuffer::Bytes(replay, layout, env.action.size()) +
          (prioritised ? PrioritisedSampler::Bytes(replay) : 0) + envs * steps * step * sizeof(float);
 }
 
 OffPolicyShard::OffPolicyShard(const EnvEntry& env, const ShardSpec& spec, int horizon,
                                const ReplayConfig& config, double gamma, int shards)
     : rollout(env, spec, horizon),
-      n_step(spec.envs, config.n_step, gamma, env.spec.obs.size(), env.spec.action.size()),
-      replay(config.replay / shards, env.spec.obs.size(), env.spec.action.size()) {
+      n_step(spec.envs, config.n_step, gamma, static_cast<int>(rollout.layout().width()),
+             env.spec.action.size()),
+      replay(config.replay / shards, rollout.layout(), env.spec.action.size()) {
   if (config.prioritised) {
     priorities.emplace(config.replay / shards, config.priority_alpha, config.priority_eps);
   }
@@ -48,7 +50,7 @@ OffPolicyShard::OffPolicyShard(const EnvEntry& env, const ShardSpec& spec, int h
 
 // A truncated episode has its own last observation.
 void OffPolicyShard::Remember() {
-  const std::size_t obs_size = rollout.env_spec().obs.size(), action_size = rollout.env_spec().action.size();
+  const std::size_t width = rollout.layout().width(), action_size = rollout.env_spec().action.size();
   const auto store = [&](const Transition& transition) {
     const std::size_t slot = replay.Add(transition);
     if (priorities) priorities->Added(slot);
@@ -57,9 +59,9 @@ void OffPolicyShard::Remember() {
   for (int i = 0; i < rollout.samples(); ++i) {
     const bool truncated = rollout.truncated()[i] != 0;
     TRIREME_CHECK(!truncated || rollout.truncated_samples()[cut_off] == i);
-    const float* next_obs = truncated ? rollout.truncated_obs().data() + cut_off++ * obs_size
-                                      : rollout.obs().data() + (i + rollout.envs()) * obs_size;
-    n_step.Append(i % rollout.envs(), rollout.obs().data() + i * obs_size,
+    const float* next_obs = truncated ? rollout.truncated_obs().data() + cut_off++ * width
+                                      : rollout.obs().data() + (i + rollout.envs()) * width;
+    n_step.Append(i % rollout.envs(), rollout.obs().data() + i * width,
                   rollout.actions().data() + i * action_size, rollout.rewards()[i], next_obs,
                   rollout.terminated()[i] != 0, truncated, store);
   }

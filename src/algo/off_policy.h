@@ -36,7 +36,7 @@ struct ReplayConfig {
 // One shard's part of a batch.
 struct ReplayBatch {
   ReplayBatch(std::size_t size, const EnvSpec& env)
-      : slots(size), transitions(size, env.obs.size(), env.action.size()), weights(size) {}
+      : slots(size), transitions(size, RowLayout(env), env.action.size()), weights(size) {}
 
   std::size_t size() const { return slots.size(); }
 

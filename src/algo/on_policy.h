@@ -49,7 +49,7 @@ struct OnPolicyShard {
   // Of one sample: observation, action, log-probability, reward, value, value of a cut-off end, advantage,
   // return, and two flags.
   static std::uint64_t BytesPerSample(const EnvSpec& env) {
-    return (env.obs.size() + env.action.size() + std::uint64_t{6}) * sizeof(float) + 2;
+    return (RowLayout(env).width() + env.action.size() + std::uint64_t{6}) * sizeof(float) + 2;
   }
 
   Rollout rollout;
@@ -71,9 +71,11 @@ struct OnPolicyBatch {
 
   // `values` only where they are wanted.
   void Gather(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
-    const EnvSpec& env = shard.rollout.env_spec();
-    GatherRows(shard.rollout.obs(), env.obs.size(), samples, obs);
-    GatherRows(shard.rollout.actions(), env.action.size(), samples, actions);
+    const RowLayout& layout = shard.rollout.layout();
+    const float* rows = shard.rollout.obs().data();
+    layout.GatherObs(rows, samples, obs);
+    masks = layout.GatherMasks(rows, samples, mask_bytes_);
+    GatherRows(shard.rollout.actions(), shard.rollout.env_spec().action.size(), samples, actions);
     GatherRows(shard.rollout.extra(), 1, samples, log_probs);
     GatherRows(shard.advantages.span(), 1, samples, advantages);
     GatherRows(shard.returns.span(), 1, samples, returns);
@@ -81,6 +83,10 @@ struct OnPolicyBatch {
   }
 
   std::vector<float> obs, actions, log_probs, advantages, returns, values;
+  const std::uint8_t* masks = nullptr;  // null where everything is always allowed
+
+ private:
+  std::vector<std::uint8_t> mask_bytes_;
 };
 
 // Numbers as their sum and the sum of their squares: what shards add up to know mean and deviation over all.

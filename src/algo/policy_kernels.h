@@ -5,6 +5,8 @@
 //
 //   categorical   log p = logits - log sum exp(logits);   H = -sum_a p_a log p_a
 //                 dL/dlogit_a = g (1[a chosen] - p_a) + c_H / N p_a (log p_a + H)
+//   several parts log pi(a|s) = sum_i log p_i,a_i;   H = sum_i H_i;   each part i as above, with its own H_i
+//   masks         the sums run over allowed choices only: p_a = 0 and dL/dlogit_a = 0, exactly, for the others
 //   Gaussian      z = (a - mean) / std;   log pi = sum_d -z_d^2 / 2 - log std_d - log(2 pi) / 2
 //                 dL/dmean_d    = g z_d / std_d
 //                 dL/dlog std_d = g (z_d^2 - 1) - c_H / N       H = sum_d log std_d + (1 + log(2 pi)) / 2
@@ -21,6 +23,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <vector>
@@ -79,7 +83,7 @@ struct PolicyPass {
   int n = 0;
   int size = 0;  // choices, or dimensions of a continuous action
   int stride = 0;
-  const float* actions = nullptr;  // [n], or [n, size]
+  const float* actions = nullptr;  // [n], or [n, size], or [n, parts]
   const float* outputs = nullptr;  // logits, or means
   float* d_outputs = nullptr;      // same stride
   float entropy_coef = 0;          // c_H
@@ -127,6 +131,67 @@ struct CategoricalKernel {
   }
 };
 
+// Choices in several parts, whose logits follow each other, and masks: masks [n, all choices]. Sample by sample;
+// one part without masks is CategoricalKernel's.
+template <class Gradient, bool kMasked>
+struct PartsKernel {
+  // log p of choice a of a part is logits[a] - log_sum.
+  struct Part {
+    float log_sum, entropy;
+  };
+
+  TRIREME_INLINE Part Normalise(const float* logits, const std::uint8_t* mask, int choices) {
+    const auto allowed = [&](int a) { return !kMasked || mask[a] != 0; };
+    float highest = -std::numeric_limits<float>::infinity();
+    for (int a = 0; a < choices; ++a) highest = allowed(a) && logits[a] > highest ? logits[a] : highest;
+    float sum = 0, weighted = 0;
+    for (int a = 0; a < choices; ++a) {
+      if (!allowed(a)) continue;
+      const float shifted = logits[a] - highest;
+      const float weight = FastExp(shifted);
+      sum += weight;
+      weighted += weight * shifted;
+    }
+    const float log_sum = FastLog(sum);
+    return {highest + log_sum, log_sum - weighted / sum};
+  }
+
+  TRIREME_INLINE void Sample(const PolicyPass& pass, std::span<const int> parts, const std::uint8_t* masks,
+                             const Gradient& gradient, int b, Part* scratch) {
+    const float* const in = pass.outputs + static_cast<std::ptrdiff_t>(b) * pass.stride;
+    float* const out = pass.d_outputs + static_cast<std::ptrdiff_t>(b) * pass.stride;
+    const float* const action = pass.actions + static_cast<std::size_t>(b) * parts.size();
+    const std::uint8_t* const mask = kMasked ? masks + static_cast<std::ptrdiff_t>(b) * pass.size : nullptr;
+    float log_prob = 0;
+    int first = 0;  // of the part, among all choices
+    for (std::size_t i = 0; i < parts.size(); first += parts[i++]) {
+      scratch[i] = Normalise(in + first, mask + (kMasked ? first : 0), parts[i]);
+      log_prob += in[first + static_cast<int>(action[i])] - scratch[i].log_sum;
+      *pass.entropy_sum += scratch[i].entropy;
+    }
+    const float g = gradient.template operator()<float>(b, log_prob);
+    const float entropy_weight = pass.entropy_coef * pass.per_sample;
+    first = 0;
+    for (std::size_t i = 0; i < parts.size(); first += parts[i++]) {
+      for (int a = first; a < first + parts[i]; ++a) {
+        if (kMasked && mask[a] == 0) {
+          out[a] = 0;
+          continue;
+        }
+        const float log_p = in[a] - scratch[i].log_sum;
+        const float p = FastExp(log_p);
+        const float is_chosen = action[i] == static_cast<float>(a - first) ? 1.0f : 0.0f;
+        out[a] = g * (is_chosen - p) + entropy_weight * p * (log_p + scratch[i].entropy);
+      }
+    }
+  }
+
+  TRIREME_INLINE void Run(const PolicyPass* pass, const std::span<const int>* parts,
+                          const std::uint8_t* masks, const Gradient* gradient, Part* scratch) {
+    for (int b = 0; b < pass->n; ++b) Sample(*pass, *parts, masks, *gradient, b, scratch);
+  }
+};
+
 template <class Gradient>
 struct GaussianKernel {
   template <class T>
@@ -164,6 +229,23 @@ struct GaussianKernel {
 template <class Gradient>
 void CategoricalGradient(const PolicyPass& pass, const Gradient& gradient) {
   SimdCall<CategoricalKernel<Gradient>>(&pass, &gradient);
+}
+
+// The same for choices in parts; pass.size is their number in all, masks [n, pass.size] or null.
+template <class Gradient>
+void PartsGradient(const PolicyPass& pass, std::span<const int> parts, const std::uint8_t* masks,
+                   const Gradient& gradient) {
+  const auto run = [&]<bool kMasked>() {
+    using Kernel = PartsKernel<Gradient, kMasked>;
+    thread_local std::vector<typename Kernel::Part> scratch;  // kept: no allocation but the first
+    scratch.resize(parts.size());
+    SimdCall<Kernel>(&pass, &parts, masks, &gradient, scratch.data());
+  };
+  if (masks != nullptr) {
+    run.template operator()<true>();
+  } else {
+    run.template operator()<false>();
+  }
 }
 
 // Writes the gradient at the means and adds to d_log_std.

@@ -77,8 +77,11 @@ struct PpoConfig {
 
   int updates() const { return epochs * minibatches; }
 
-  void Validate(const EnvSpec&, int shards) const {
+  void Validate(const EnvSpec& env, int shards) const {
     CheckSplitsEvenly("envs", collect.envs, shards);
+    if (normalise_obs && env.obs.type != ObsType::kFloat32) {
+      Fail("normalise_obs is for observations of floats; those of {} are bytes, scaled to 0 ... 1", env.name);
+    }
     const std::int64_t per_shard = collect.steps() / shards;
     if (per_shard < minibatches) {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)", minibatches,
@@ -110,7 +113,7 @@ class Ppo final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps(); }
-  void Act(std::span<const float> obs, int n, std::span<float> actions) override;
+  void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -290,11 +293,17 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
     model_.AddGradient(
         batch_.obs.data(), n, *tape_, d_outputs_, gradient,
         [&](const float* outputs, int stride, float* d_outputs) {
-          if (model_.discrete()) {
-            CategoricalPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
-          } else {
-            GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride,
-                               model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient), stats);
+          switch (model_.head()) {
+            case ActorCritic::Head::kCategorical:
+              return CategoricalPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs,
+                                           stats);
+            case ActorCritic::Head::kParts:
+              return PartsPolicyLoss(batch, rule, outputs, model_.parts(), batch_.masks, stride, d_outputs,
+                                     stats);
+            case ActorCritic::Head::kGaussian:
+              return GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride,
+                                        model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient),
+                                        stats);
           }
         },
         [&](const float* values, int stride, float* d_values) {
@@ -303,7 +312,7 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
   }
 }
 
-void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
+void Ppo::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
   const std::size_t obs_size = context_.env.spec.obs.size();
   float* scaled = batch_.obs.data();
   std::copy_n(obs.data(), n * obs_size, scaled);
@@ -311,7 +320,7 @@ void Ppo::Act(std::span<const float> obs, int n, std::span<float> actions) {
     obs_normaliser_.Apply(scaled + i * obs_size, scaled + i * obs_size);
   }
   tape_->SetParams(context_.store.params());
-  model_.Greedy(scaled, n, *tape_, actions.data());
+  model_.Greedy(scaled, masks, n, *tape_, actions.data());
 }
 
 void Ppo::SaveCommon(StateWriter& out) const {
@@ -335,6 +344,8 @@ AlgorithmEntry PpoEntry() {
           .help = "proximal policy optimisation: clipped policy gradient, several passes over each batch",
           .discrete = true,
           .continuous = true,
+          .multi_discrete = true,
+          .masks = true,
           .metrics =
               "episode_return_mean episode_length_mean episodes explained_variance policy_loss value_loss "
               "entropy approx_kl clip_fraction learning_rate grad_norm updates",

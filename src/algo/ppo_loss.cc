@@ -1,6 +1,7 @@
 #include "trireme/algo/ppo_loss.h"
 
 #include <cstddef>
+#include <numeric>
 
 #include "trireme/algo/policy_kernels.h"
 #include "trireme/base/simd.h"
@@ -84,6 +85,14 @@ void CategoricalPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const
                            int stride, float* d_logits, std::span<float> stats) {
   CategoricalGradient(MakePass(batch, rule, logits, choices, stride, d_logits, stats),
                       SurrogateGradient{batch, rule, stats.data()});
+}
+
+void PartsPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const float* logits,
+                     std::span<const int> parts, const std::uint8_t* masks, int stride, float* d_logits,
+                     std::span<float> stats) {
+  const int choices = std::accumulate(parts.begin(), parts.end(), 0);
+  PartsGradient(MakePass(batch, rule, logits, choices, stride, d_logits, stats), parts, masks,
+                SurrogateGradient{batch, rule, stats.data()});
 }
 
 void GaussianPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const float* means, int size,

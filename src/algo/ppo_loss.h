@@ -12,6 +12,7 @@
 // gradient of the second is zero wherever it differs from the first.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace trireme {
@@ -43,6 +44,12 @@ enum PpoStat { kPolicyLoss, kValueLoss, kEntropy, kApproxKl, kClipped, kPpoStats
 // same stride. Adds to `stats`.
 void CategoricalPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const float* logits, int choices,
                            int stride, float* d_logits, std::span<float> stats);
+
+// The same for actions of several parts, whose logits follow each other, and for masks: [n, all choices], or
+// null where everything is allowed.
+void PartsPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const float* logits,
+                     std::span<const int> parts, const std::uint8_t* masks, int stride, float* d_logits,
+                     std::span<float> stats);
 
 // Gaussian policy over `size` means, with the given log standard deviations. Adds to d_log_std and `stats`.
 void GaussianPolicyLoss(const PpoBatch& batch, const PpoLossRule& rule, const float* means, int size,

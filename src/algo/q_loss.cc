@@ -1,5 +1,6 @@
 #include "trireme/algo/q_loss.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 
@@ -160,14 +161,42 @@ void CallFor(const QHead& head, Args... args) {
   return head.dueling ? CallWith<Kernel, true>(head, args...) : CallWith<Kernel, false>(head, args...);
 }
 
+// The allowed choice of the highest output, the first of several.
+int BestAllowed(const QHead& head, const float* row, const std::uint8_t* mask) {
+  int best = -1;
+  for (int a = 0; a < head.choices; ++a) {
+    if (mask[a] != 0 && (best < 0 || row[a] > row[best])) best = a;
+  }
+  return std::max(best, 0);
+}
+
+float BaselineOf(const QHead& head, const float* row) { return Baseline<float>(HeadOf<0, true>(head), row); }
+
 }  // namespace
 
-void QGreedy(const QHead& head, const float* outputs, int n, float* actions) {
+void QGreedy(const QHead& head, const float* outputs, int n, float* actions, const std::uint8_t* masks) {
+  if (masks != nullptr) {
+    for (int b = 0; b < n; ++b, outputs += head.outputs(), masks += head.choices) {
+      actions[b] = static_cast<float>(BestAllowed(head, outputs, masks));
+    }
+    return;
+  }
   CallFor<GreedyKernel>(head, outputs, n, actions);
 }
 
 void QTargets(const QHead& head, const float* target_outputs, const float* online_outputs,
-              const float* returns, const float* discounts, int n, float* targets) {
+              const float* returns, const float* discounts, int n, float* targets,
+              const std::uint8_t* next_masks) {
+  if (next_masks != nullptr) {
+    const float* choosing = online_outputs == nullptr ? target_outputs : online_outputs;
+    for (int b = 0; b < n; ++b, target_outputs += head.outputs(), choosing += head.outputs()) {
+      const int best =
+          BestAllowed(head, choosing, next_masks + static_cast<std::ptrdiff_t>(b) * head.choices);
+      const float q = target_outputs[best] + (head.dueling ? BaselineOf(head, target_outputs) : 0.0f);
+      targets[b] = discounts[b] == 0.0f ? returns[b] : returns[b] + discounts[b] * q;
+    }
+    return;
+  }
   const float* choosing = online_outputs != nullptr ? online_outputs : target_outputs;
   CallFor<TargetKernel>(head, target_outputs, choosing, returns, discounts, n, targets);
 }

@@ -18,9 +18,13 @@
 //   dL/dQ_a = w clip(e, -h, h) for the action taken, 0 for the others
 //   dL/dA_a = dL/dQ_a - mean_a dL/dQ_a;   dL/dV = sum_a dL/dQ_a
 //
+// With masks the maximum, its argument and the greedy action are over allowed choices only; the mean of a
+// dueling head is over all.
+//
 // Pure functions: safe to call from several threads on different outputs. They do not allocate.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace trireme {
@@ -32,14 +36,17 @@ struct QHead {
   int outputs() const { return choices + (dueling ? 1 : 0); }
 };
 
-// actions[b] <- the action of the highest Q value of row b, the first of several. outputs: [n, outputs].
-void QGreedy(const QHead& head, const float* outputs, int n, float* actions);
+// actions[b] <- the action of the highest Q value of row b, the first of several. outputs: [n, outputs];
+// masks: [n, choices], or null where everything is allowed.
+void QGreedy(const QHead& head, const float* outputs, int n, float* actions,
+             const std::uint8_t* masks = nullptr);
 
 // Targets y from the outputs of both networks for the next observations, [n, outputs] each. Without
 // online_outputs (null) it is DQN, with them double DQN. Where the discount is 0 the outputs do not matter,
-// whatever they are. returns, discounts, targets: [n].
+// whatever they are. returns, discounts, targets: [n]; next_masks: [n, choices], or null.
 void QTargets(const QHead& head, const float* target_outputs, const float* online_outputs,
-              const float* returns, const float* discounts, int n, float* targets);
+              const float* returns, const float* discounts, int n, float* targets,
+              const std::uint8_t* next_masks = nullptr);
 
 // One shard's part of a batch.
 struct QBatch {

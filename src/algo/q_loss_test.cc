@@ -298,5 +298,60 @@ TEST(QLoss, DuelingSharesTheGradientOut) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(d[i], expected[i]) << i;
 }
 
+// Only allowed choices count, for acting and for targets; a mask that allows everything changes nothing.
+TEST(QMasks, TheBestAllowedChoiceIsTaken) {
+  for (const bool dueling : {false, true}) {
+    for (const int choices : {2, 3, 5}) {
+      const QHead head{choices, dueling};
+      constexpr int kN = 21;
+      RandomStream random(5, Purpose::kTest, static_cast<std::uint32_t>(choices), dueling);
+      std::vector<float> online(kN * head.outputs()), target(online.size()), returns(kN), discounts(kN);
+      for (float& x : online) x = static_cast<float>(random.NextNormal());
+      for (float& x : target) x = static_cast<float>(random.NextNormal());
+      for (int b = 0; b < kN; ++b) {
+        returns[b] = static_cast<float>(random.NextNormal());
+        discounts[b] = b % 4 == 0 ? 0.0f : 0.9f;
+      }
+      std::vector<std::uint8_t> masks(kN * choices), open(masks.size(), 1);
+      for (int b = 0; b < kN; ++b) {
+        for (int a = 0; a < choices; ++a) masks[b * choices + a] = random.NextUniform() < 0.5;
+        masks[b * choices + random.NextBelow(static_cast<std::uint32_t>(choices))] = 1;
+      }
+      std::vector<float> greedy(kN), plain(kN), single(kN), doubled(kN), unmasked(kN), opened(kN);
+      QGreedy(head, online.data(), kN, greedy.data(), masks.data());
+      QTargets(head, target.data(), nullptr, returns.data(), discounts.data(), kN, single.data(),
+               masks.data());
+      QTargets(head, target.data(), online.data(), returns.data(), discounts.data(), kN, doubled.data(),
+               masks.data());
+      const auto best = [&](const std::vector<float>& outputs, int b) {
+        int found = -1;
+        for (int a = 0; a < choices; ++a) {
+          const float value = outputs[b * head.outputs() + a];
+          if (masks[b * choices + a] && (found < 0 || value > outputs[b * head.outputs() + found])) found = a;
+        }
+        return found;
+      };
+      const auto q = [&](int b, int a) {
+        const float* row = target.data() + b * head.outputs();
+        double mean = 0;
+        for (int k = 0; k < choices; ++k) mean += row[k] / static_cast<double>(choices);
+        return row[a] + (dueling ? row[choices] - mean : 0.0);
+      };
+      for (int b = 0; b < kN; ++b) {
+        EXPECT_EQ(greedy[b], static_cast<float>(best(online, b)));
+        EXPECT_NEAR(single[b], returns[b] + discounts[b] * q(b, best(target, b)), 1e-5);
+        EXPECT_NEAR(doubled[b], returns[b] + discounts[b] * q(b, best(online, b)), 1e-5);
+      }
+      QGreedy(head, online.data(), kN, plain.data());
+      QGreedy(head, online.data(), kN, greedy.data(), open.data());
+      EXPECT_EQ(greedy, plain);
+      QTargets(head, target.data(), online.data(), returns.data(), discounts.data(), kN, unmasked.data());
+      QTargets(head, target.data(), online.data(), returns.data(), discounts.data(), kN, opened.data(),
+               open.data());
+      for (int b = 0; b < kN; ++b) EXPECT_NEAR(opened[b], unmasked[b], 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme

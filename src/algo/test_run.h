@@ -181,7 +181,7 @@ class AlgorithmRun {
     const auto algorithm = Make(*store, 1, 0, 1);
     Outcome ignored;
     Work(*algorithm, *store, 0, iterations, ignored);
-    algorithm->Act(obs, static_cast<int>(n), actions);
+    algorithm->Act(obs, nullptr, static_cast<int>(n), actions);
     return actions;
   }
 

@@ -30,8 +30,8 @@ namespace trireme {
 
 class NStep {
  public:
-  // Requires positive sizes and 0 <= gamma <= 1.
-  NStep(int envs, int n, double gamma, int obs_size, int action_size);
+  // Requires positive sizes and 0 <= gamma <= 1. obs_width: floats of a row (env/row.h).
+  NStep(int envs, int n, double gamma, int obs_width, int action_size);
 
   // Takes one step of environment `env`: what was observed, done and received, and what was observed next
   // (where an episode is truncated its last observation, not the first of the next one; where it terminated,
@@ -55,7 +55,7 @@ class NStep {
     const bool ended = terminated || truncated;
     do {
       const std::size_t at = Row(env, window.first);
-      sink(Transition{.obs = obs_.data() + at * obs_size_,
+      sink(Transition{.obs = obs_.data() + at * obs_width_,
                       .next_obs = next_obs,
                       .actions = actions_.data() + at * action_size_,
                       .ret = Return(env, window),
@@ -85,7 +85,7 @@ class NStep {
   void Push(int env, Window& window, const float* obs, const float* action, float reward) {
     const int last = window.first + window.count;
     const std::size_t at = Row(env, last < n_ ? last : last - n_);
-    std::copy_n(obs, obs_size_, obs_.data() + at * obs_size_);
+    std::copy_n(obs, obs_width_, obs_.data() + at * obs_width_);
     std::copy_n(action, action_size_, actions_.data() + at * action_size_);
     rewards_[at] = reward;
     ++window.count;
@@ -95,10 +95,10 @@ class NStep {
 
   int n_;
   double gamma_;
-  std::size_t obs_size_, action_size_;
+  std::size_t obs_width_, action_size_;
   std::vector<float> discounts_;  // [n + 1], gamma^k
   std::vector<Window> windows_;   // [B]
-  AlignedBuffer<float> obs_;      // [B, n, obs_size]; empty for n = 1, as the next two
+  AlignedBuffer<float> obs_;      // [B, n, obs_width]; empty for n = 1, as the next two
   AlignedBuffer<float> actions_;  // [B, n, action_size]
   AlignedBuffer<float> rewards_;  // [B, n]
 };

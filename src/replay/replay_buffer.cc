@@ -14,7 +14,9 @@ namespace {
 constexpr std::size_t kAhead = 32;
 constexpr std::size_t kLine = AlignedBuffer<float>::kAlignment;  // bytes
 
-std::size_t Width(std::size_t obs_size, std::size_t action_size) { return 2 * obs_size + action_size + 2; }
+std::size_t Width(const RowLayout& layout, std::size_t action_size) {
+  return 2 * layout.width() + action_size + 2;
+}
 
 // All lines of a record, up to a number after which the processor has recognised the run by itself.
 void Prefetch(const float* record, std::size_t width) {
@@ -33,26 +35,25 @@ void CopyRow(const float* from, std::size_t n, float* to) {
 
 }  // namespace
 
-ReplayBuffer::ReplayBuffer(std::size_t capacity, int obs_size, int action_size)
+ReplayBuffer::ReplayBuffer(std::size_t capacity, const RowLayout& layout, int action_size)
     : capacity_(capacity),
-      obs_size_(static_cast<std::size_t>(obs_size)),
+      layout_(layout),
       action_size_(static_cast<std::size_t>(action_size)),
-      width_(Width(obs_size_, action_size_)) {
+      width_(Width(layout_, action_size_)) {
   TRIREME_CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
-  TRIREME_CHECK(obs_size > 0 && action_size > 0);
+  TRIREME_CHECK(action_size > 0);
   records_ = AlignedBuffer<float>(capacity * width_);
 }
 
-std::uint64_t ReplayBuffer::Bytes(std::size_t capacity, int obs_size, int action_size) {
-  return std::uint64_t{capacity} *
-         Width(static_cast<std::size_t>(obs_size), static_cast<std::size_t>(action_size)) * sizeof(float);
+std::uint64_t ReplayBuffer::Bytes(std::size_t capacity, const RowLayout& layout, int action_size) {
+  return std::uint64_t{capacity} * Width(layout, static_cast<std::size_t>(action_size)) * sizeof(float);
 }
 
 std::size_t ReplayBuffer::Add(const Transition& t) {
   const auto slot = static_cast<std::size_t>(added_ % capacity_);
   float* to = records_.data() + slot * width_;
-  to = std::copy_n(t.obs, obs_size_, to);
-  to = std::copy_n(t.next_obs, obs_size_, to);
+  to = std::copy_n(t.obs, layout_.width(), to);
+  to = std::copy_n(t.next_obs, layout_.width(), to);
   to = std::copy_n(t.actions, action_size_, to);
   to[0] = t.ret;
   to[1] = t.discount;
@@ -61,28 +62,43 @@ std::size_t ReplayBuffer::Add(const Transition& t) {
 }
 
 void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
-  const std::size_t n = slots.size();
+  const std::size_t n = slots.size(), obs_size = layout_.obs_size(), mask_size = layout_.mask_size();
   TRIREME_CHECK(n <= out.capacity);
-  TRIREME_CHECK(out.obs.size() == out.capacity * obs_size_ + TransitionBatch::kSlack);
+  TRIREME_CHECK(out.obs.size() == out.capacity * obs_size + TransitionBatch::kSlack);
+  TRIREME_CHECK(out.next_masks.size() == out.capacity * mask_size);
   TRIREME_CHECK(out.actions.size() == out.capacity * action_size_);
   const auto record = [&](std::size_t i) { return records_.data() + slots[i] * width_; };
-  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width_);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) Prefetch(record(i + kAhead), width_);
-    const float* from = record(i);
-    CopyRow(from, obs_size_, out.obs.data() + i * obs_size_);
-    CopyRow(from + obs_size_, obs_size_, out.next_obs.data() + i * obs_size_);
-    const float* rest = from + 2 * obs_size_;
-    float* actions = out.actions.data() + i * action_size_;
-    for (std::size_t k = 0; k < action_size_; ++k) actions[k] = rest[k];
-    out.returns[i] = rest[action_size_];
-    out.discounts[i] = rest[action_size_ + 1];
+  const auto gather = [&](auto&& copy_obs) {
+    for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width_);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) Prefetch(record(i + kAhead), width_);
+      const float* from = record(i);
+      copy_obs(from, i);
+      const float* rest = from + 2 * layout_.width();
+      float* actions = out.actions.data() + i * action_size_;
+      for (std::size_t k = 0; k < action_size_; ++k) actions[k] = rest[k];
+      out.returns[i] = rest[action_size_];
+      out.discounts[i] = rest[action_size_ + 1];
+    }
+  };
+  if (layout_.plain()) {
+    gather([&](const float* from, std::size_t i) {
+      CopyRow(from, obs_size, out.obs.data() + i * obs_size);
+      CopyRow(from + obs_size, obs_size, out.next_obs.data() + i * obs_size);
+    });
+  } else {
+    gather([&](const float* from, std::size_t i) {
+      const float* next = from + layout_.width();
+      layout_.UnpackObs(from, out.obs.data() + i * obs_size);
+      layout_.UnpackObs(next, out.next_obs.data() + i * obs_size);
+      std::copy_n(layout_.MaskOf(next), mask_size, out.next_masks.data() + i * mask_size);
+    });
   }
   out.size = n;
 }
 
 void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {
-  const std::array<std::uint64_t, 3> shape = {capacity_, obs_size_, action_size_};
+  const std::array<std::uint64_t, 3> shape = {capacity_, layout_.width(), action_size_};
   out.Put<std::uint64_t>(scope + "/shape", shape);
   out.PutValue<std::uint64_t>(scope + "/added", added_);
   out.Put<float>(scope + "/records", records_.span().first(size() * width_));
@@ -91,11 +107,11 @@ void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {
 void ReplayBuffer::Load(const StateReader& in, const std::string& scope) {
   std::array<std::uint64_t, 3> shape{};
   in.Get<std::uint64_t>(scope + "/shape", shape);
-  if (shape != std::array<std::uint64_t, 3>{capacity_, obs_size_, action_size_}) {
+  if (shape != std::array<std::uint64_t, 3>{capacity_, layout_.width(), action_size_}) {
     Fail(
         "the saved replay buffer holds {} transitions of {} observed numbers and {} of actions; this run "
         "needs {}, {} and {}",
-        shape[0], shape[1], shape[2], capacity_, obs_size_, action_size_);
+        shape[0], shape[1], shape[2], capacity_, layout_.width(), action_size_);
   }
   // The counter says how many records there are, so it cannot disagree with them unnoticed.
   const auto added = in.GetValue<std::uint64_t>(scope + "/added");

@@ -24,17 +24,17 @@ namespace trireme {
 
 class ReplayBuffer {
  public:
-  // Requires 0 < capacity < 2^32 (slots are 32-bit numbers), 0 < obs_size, 0 < action_size.
-  ReplayBuffer(std::size_t capacity, int obs_size, int action_size);
+  // Requires 0 < capacity < 2^32 (slots are 32-bit numbers), 0 < action_size.
+  ReplayBuffer(std::size_t capacity, const RowLayout& layout, int action_size);
 
   // Memory that a buffer of this shape takes.
-  static std::uint64_t Bytes(std::size_t capacity, int obs_size, int action_size);
+  static std::uint64_t Bytes(std::size_t capacity, const RowLayout& layout, int action_size);
 
   // Copies `t` and returns its slot.
   std::size_t Add(const Transition& t);
 
   // out row i <- the transition in slots[i]; every slot must be below size(), and the batch must have been
-  // made for the same sizes and at least slots.size() rows. Several cache misses are in flight at once.
+  // made for the same layout and at least slots.size() rows. Several cache misses are in flight at once.
   void Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const;
 
   std::size_t capacity() const { return capacity_; }
@@ -48,8 +48,10 @@ class ReplayBuffer {
   void Load(const StateReader& in, const std::string& scope);
 
  private:
-  std::size_t capacity_, obs_size_, action_size_;
-  std::size_t width_;  // floats of one record
+  std::size_t capacity_;
+  RowLayout layout_;
+  std::size_t action_size_;
+  std::size_t width_;  // floats of one record: two rows, the action, return and discount
   std::uint64_t added_ = 0;
   AlignedBuffer<float> records_;  // [capacity, width]
 };

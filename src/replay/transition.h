@@ -5,15 +5,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "trireme/base/aligned.h"
+#include "trireme/env/row.h"
 
 namespace trireme {
 
 // A view of one transition; whoever makes it owns what it points to.
 struct Transition {
-  const float* obs = nullptr;       // [obs_size]
-  const float* next_obs = nullptr;  // [obs_size], the observation after the last of the k steps
+  const float* obs = nullptr;       // a row (env/row.h)
+  const float* next_obs = nullptr;  // a row: the observation after the last of the k steps
   const float* actions = nullptr;   // [action_size], taken at obs
   float ret = 0;                    // rewards of the k steps, discounted
   float discount = 0;
@@ -25,17 +27,19 @@ struct TransitionBatch {
   // Room behind the last observation: Gather copies whole blocks of four floats.
   static constexpr std::size_t kSlack = 3;
 
-  TransitionBatch(std::size_t capacity, int obs_size, int action_size)
+  TransitionBatch(std::size_t capacity, const RowLayout& layout, int action_size)
       : capacity(capacity),
-        obs(capacity * static_cast<std::size_t>(obs_size) + kSlack),
-        next_obs(capacity * static_cast<std::size_t>(obs_size) + kSlack),
+        obs(capacity * layout.obs_size() + kSlack),
+        next_obs(capacity * layout.obs_size() + kSlack),
+        next_masks(capacity * layout.mask_size()),
         actions(capacity * static_cast<std::size_t>(action_size)),
         returns(capacity),
         discounts(capacity) {}
 
   std::size_t capacity;
   std::size_t size = 0;
-  AlignedBuffer<float> obs, next_obs;       // [size, obs_size]
+  AlignedBuffer<float> obs, next_obs;       // [size, obs_size], as a network reads them
+  AlignedBuffer<std::uint8_t> next_masks;   // [size, mask_size]
   AlignedBuffer<float> actions;             // [size, action_size]
   AlignedBuffer<float> returns, discounts;  // [size]
 };

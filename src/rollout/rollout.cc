@@ -11,10 +11,10 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
     : shard_(shard),
       steps_(steps),
       batch_(env.make(shard.envs)),
-      obs_size_(env.spec.obs.size()),
+      layout_(env.spec),
       action_size_(env.spec.action.size()) {
   const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
-  obs_ = AlignedBuffer<float>((samples + shard.envs) * obs_size_);
+  obs_ = AlignedBuffer<float>((samples + shard.envs) * layout_.width());
   actions_ = AlignedBuffer<float>(samples * action_size_);
   extra_ = AlignedBuffer<float>(samples);
   rewards_ = AlignedBuffer<float>(samples);
@@ -24,15 +24,14 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   batch_->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
 }
 
-void Rollout::CopyObs(const std::byte* from, int rows, const Normaliser* normaliser, float* to) const {
-  ObsToFloat(batch_->spec().obs, from, static_cast<std::size_t>(rows), to);
-  if (normaliser == nullptr) return;
-  for (int b = 0; b < rows; ++b) normaliser->Apply(to + b * obs_size_, to + b * obs_size_);
+void Rollout::Normalise(const Normaliser* normaliser, int n, float* rows) const {
+  for (int b = 0; normaliser != nullptr && b < n; ++b, rows += layout_.width()) normaliser->Apply(rows, rows);
 }
 
 // A rollout starts where the previous one ended; row 0 is read anew because the normaliser may have changed.
 void Rollout::Begin(const Normaliser* normaliser) {
-  CopyObs(batch_->obs().data(), envs(), normaliser, ObsRow(0));
+  layout_.Pack(batch_->obs().data(), batch_->masks().data(), envs(), ObsRow(0));
+  Normalise(normaliser, envs(), ObsRow(0));
   truncated_samples_.clear();
   truncated_obs_.clear();
 }
@@ -45,20 +44,23 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
   std::ranges::copy(batch_->truncated(), truncated_.begin() + at);
 
   float* next = ObsRow(t + 1);
-  CopyObs(batch_->obs().data(), envs(), nullptr, next);
-  for (int b = 0; normaliser != nullptr && b < envs(); ++b) {
-    if (!raw_sums.empty()) normaliser->AddTo(raw_sums, next + b * obs_size_);
-    normaliser->Apply(next + b * obs_size_, next + b * obs_size_);
+  layout_.Pack(batch_->obs().data(), batch_->masks().data(), envs(), next);
+  for (int b = 0; !raw_sums.empty() && normaliser != nullptr && b < envs(); ++b) {
+    normaliser->AddTo(raw_sums, next + b * layout_.width());
   }
+  Normalise(normaliser, envs(), next);
   for (const EpisodeEnd& end : batch_->finished()) {
     episodes_.count += 1;
     episodes_.return_sum += end.episode_return;
     episodes_.length_sum += end.length;
     if (end.terminated) continue;
     truncated_samples_.push_back(static_cast<int>(at) + end.env);
-    truncated_obs_.resize(truncated_obs_.size() + obs_size_);
-    CopyObs(batch_->final_obs().data() + end.env * batch_->spec().obs.bytes(), 1, normaliser,
-            truncated_obs_.data() + truncated_obs_.size() - obs_size_);
+    truncated_obs_.resize(truncated_obs_.size() + layout_.width());
+    float* const row = truncated_obs_.data() + truncated_obs_.size() - layout_.width();
+    const std::size_t i = static_cast<std::size_t>(end.env);
+    layout_.Pack(batch_->final_obs().data() + i * batch_->spec().obs.bytes(),
+                 batch_->final_masks().data() + i * layout_.mask_size(), 1, row);
+    Normalise(normaliser, 1, row);
   }
 }
 

@@ -1,8 +1,9 @@
 // T steps of experience from the environments of one shard, and how they are collected.
 //
-// Observations are stored as the network reads them: [T, B, obs], one sample after the other, normalised if
-// the algorithm normalises. The observation after the last step is row T, so that values are computed for T +
-// 1 rows in one pass. The last observations of truncated episodes are kept in a list, for bootstrapping.
+// Observations are stored as rows (env/row.h), [T, B, width], one sample after the other: as the environment
+// gives them, bytes as bytes, with their masks; or normalised if the algorithm normalises. The observation
+// after the last step is row T, so that values are computed for T + 1 rows in one pass. The last observations
+// of truncated episodes are kept in a list, for bootstrapping.
 //
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "trireme/base/aligned.h"
 #include "trireme/env/env.h"
+#include "trireme/env/row.h"
 #include "trireme/rollout/normaliser.h"
 
 namespace trireme {
@@ -37,13 +39,13 @@ class Rollout {
 
   // Collects `steps` steps. policy(step_number, obs [B, obs], actions [B, action_size], extra [B]) chooses
   // actions and leaves one float per environment with them (log-probabilities, for most algorithms).
-  // `normaliser` may be null; `raw_sums`, if not empty, receives the sums it needs to learn from the raw
-  // observations.
+  // `normaliser` may be null, and is for observations of floats; `raw_sums`, if not empty, receives the sums it
+  // needs to learn from the raw observations.
   template <class Policy>
   void Collect(const Normaliser* normaliser, std::span<double> raw_sums, Policy&& policy) {
     Begin(normaliser);
     for (int t = 0; t < steps_; ++t) {
-      policy(step_number_, ObsRow(t), ActionRow(t), ExtraRow(t));
+      policy(step_number_, layout_.ReadObs(ObsRow(t), envs(), unpacked_), ActionRow(t), ExtraRow(t));
       StepEnvs(t, normaliser, raw_sums);
       ++step_number_;
     }
@@ -54,18 +56,21 @@ class Rollout {
   int samples() const { return steps_ * envs(); }
   const ShardSpec& shard() const { return shard_; }
   const EnvSpec& env_spec() const { return batch_->spec(); }
+  const RowLayout& layout() const { return layout_; }
+  // Of the observations that `policy` is given; null where everything is always allowed.
+  const std::uint8_t* masks() const { return layout_.mask_size() == 0 ? nullptr : batch_->masks().data(); }
 
-  float* ObsRow(int t) { return obs_.data() + static_cast<std::size_t>(t) * envs() * obs_size_; }
+  float* ObsRow(int t) { return obs_.data() + static_cast<std::size_t>(t) * envs() * layout_.width(); }
   float* ActionRow(int t) { return actions_.data() + static_cast<std::size_t>(t) * envs() * action_size_; }
   float* ExtraRow(int t) { return extra_.data() + static_cast<std::size_t>(t) * envs(); }
-  std::span<const float> obs() const { return obs_.span(); }                       // [T + 1, B, obs]
+  std::span<const float> obs() const { return obs_.span(); }                       // [T + 1, B, width]
   std::span<const float> actions() const { return actions_.span(); }               // [T, B, action_size]
   std::span<const float> extra() const { return extra_.span(); }                   // [T, B]
   std::span<float> rewards() { return rewards_.span(); }                           // [T, B]
   std::span<const std::uint8_t> terminated() const { return terminated_.span(); }  // [T, B]
   std::span<const std::uint8_t> truncated() const { return truncated_.span(); }    // [T, B]
 
-  // Truncated episodes of this rollout: sample index t * B + b, ascending, and last observation, [n, obs].
+  // Truncated episodes of this rollout: sample index t * B + b, ascending, and last observation, [n, width].
   std::span<const int> truncated_samples() const { return truncated_samples_; }
   std::span<const float> truncated_obs() const { return truncated_obs_; }
 
@@ -83,20 +88,22 @@ class Rollout {
  private:
   void Begin(const Normaliser* normaliser);
   void StepEnvs(int t, const Normaliser* normaliser, std::span<double> raw_sums);
-  // Observations as the environment gives them to rows of floats, normalised.
-  void CopyObs(const std::byte* from, int rows, const Normaliser* normaliser, float* to) const;
+  // Normalises `n` rows where they lie.
+  void Normalise(const Normaliser* normaliser, int n, float* rows) const;
   std::string Scope() const;
 
   ShardSpec shard_;
   int steps_;
   std::unique_ptr<EnvBatch> batch_;
-  std::size_t obs_size_, action_size_;
+  RowLayout layout_;
+  std::size_t action_size_;
   std::uint64_t step_number_ = 0;  // of the whole run: keys the random draws of a step
   AlignedBuffer<float> obs_, actions_, extra_, rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
   AlignedBuffer<float> running_returns_;  // [B], see AddReturnsTo
   std::vector<int> truncated_samples_;
   std::vector<float> truncated_obs_;
+  std::vector<float> unpacked_;  // scratch
   EpisodeTotals episodes_;
 };
 

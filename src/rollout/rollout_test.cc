@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <vector>
 
 #include "trireme/env/registry.h"
+#include "trireme/env/test_env.h"
 
 namespace trireme {
 namespace {
@@ -213,6 +215,44 @@ TEST(Rollout, ObservationsAreNormalisedAndRawOnesMeasured) {
   std::vector<double> expected_sums(normaliser.sums_size());
   for (int i = 3; i < 211 * 3; ++i) normaliser.AddTo(expected_sums, raw.obs().data() + 2 * i);
   EXPECT_EQ(sums, expected_sums);
+}
+
+// Against the same environments stepped by hand: rows as they were given, masks with them, and what the policy
+// is shown.
+TEST(Rollout, BytesAndMasksAreKeptAsTheyCome) {
+  for (const EnvEntry& env : {BytesEntry("RolloutTest.Bytes-v0"), SoaEntry<Corridor>()}) {
+    SCOPED_TRACE(env.spec.name);
+    const ShardSpec shard{.index = 1, .envs = 3, .seed = 9};
+    constexpr int kSteps = 60;
+    Rollout rollout(env, shard, kSteps);
+    const RowLayout& layout = rollout.layout();
+    const std::unique_ptr<EnvBatch> batch = env.make(shard.envs);
+    batch->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
+    std::size_t truncated = 0;
+    rollout.Collect(nullptr, {}, [&](std::uint64_t t, const float* obs, float* actions, float* extra) {
+      std::vector<float> expected(3 * layout.obs_size());
+      ObsToFloat(env.spec.obs, batch->obs().data(), 3, expected.data());
+      EXPECT_EQ(std::vector<float>(obs, obs + expected.size()), expected);
+      EXPECT_EQ(rollout.masks() != nullptr, env.spec.masks);
+      if (env.spec.masks) {
+        EXPECT_TRUE(std::equal(batch->masks().begin(), batch->masks().end(), rollout.masks()));
+      }
+      for (int b = 0; b < 3; ++b) actions[b] = static_cast<float>(t % 2), extra[b] = 0;
+      if (env.spec.masks) std::fill_n(actions, 3, 2.0f);  // stay: runs into the time limit
+      batch->Step({actions, 3});
+      for (const EpisodeEnd& end : batch->finished()) truncated += !end.terminated;
+    });
+    // The row after the last step.
+    std::vector<float> row(layout.width());
+    for (int b = 0; b < 3; ++b) {
+      layout.Pack(batch->obs().data() + b * env.spec.obs.bytes(),
+                  batch->masks().data() + b * layout.mask_size(), 1, row.data());
+      const float* kept = rollout.obs().data() + (kSteps * 3 + b) * layout.width();
+      EXPECT_EQ(std::memcmp(row.data(), kept, layout.width() * sizeof(float)), 0);
+    }
+    EXPECT_EQ(rollout.truncated_samples().size(), truncated);
+    EXPECT_EQ(rollout.truncated_obs().size(), truncated * layout.width());
+  }
 }
 
 }  // namespace

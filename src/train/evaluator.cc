@@ -39,7 +39,7 @@ void Evaluator::RunGroup(Algorithm& algorithm, int begin, int end, std::span<dou
   std::vector<bool> done(n, false);
   for (int left = n; left > 0;) {
     ObsToFloat(env_.spec.obs, batch->obs().data(), static_cast<std::size_t>(n), obs.data());
-    algorithm.Act(obs, n, actions);
+    algorithm.Act(obs, env_.spec.masks ? batch->masks().data() : nullptr, n, actions);
     batch->Step(actions);
     for (const EpisodeEnd& ended : batch->finished()) {
       if (done[ended.env]) continue;  // copies go on with further episodes; only the first counts

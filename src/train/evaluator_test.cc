@@ -22,7 +22,7 @@ class FixedPolicy final : public Algorithm {
  public:
   void Iterate(double, MetricRow&) override {}
   std::int64_t steps_per_iteration() const override { return 1; }
-  void Act(std::span<const float> obs, int n, std::span<float> actions) override {
+  void Act(std::span<const float> obs, const std::uint8_t*, int n, std::span<float> actions) override {
     EXPECT_GT(n, 0);
     EXPECT_LE(n, kMostActed);
     EXPECT_EQ(obs.size(), static_cast<std::size_t>(n) * 4);

@@ -91,7 +91,7 @@ class Reinforce final : public Algorithm {
     row.Set("grad_norm", steps_.norm_mean());
   }
 
-  void Act(std::span<const float> obs, int n, std::span<float> actions) override {
+  void Act(std::span<const float> obs, const std::uint8_t* /*masks*/, int n, std::span<float> actions) override {
     tape_->SetParams(context_.store.params());
     const std::span<const float> logits = tape_->Forward(0, obs.data(), n);
     for (int b = 0; b < n; ++b) {
@@ -144,11 +144,12 @@ class Reinforce final : public Algorithm {
   // d(-J)/d logit_k = -(G - b) (1[k = a] - pi_k) / N
   void AddGradient(const Shard& shard, double baseline, double samples, std::span<float> gradient) {
     const Rollout& r = shard.rollout;
-    const std::size_t obs_size = context_.env.spec.obs.size();
+    const RowLayout& layout = r.layout();  // of an observation: floats, or bytes that are unpacked
     const int pass = context_.executor.pass_size();
     for (int first = 0; first < r.samples(); first += pass) {
       const int n = std::min(pass, r.samples() - first);
-      const std::span<const float> logits = tape_->Forward(0, r.obs().data() + first * obs_size, n);
+      const float* obs = layout.ReadObs(r.obs().data() + first * layout.width(), n, unpacked_);
+      const std::span<const float> logits = tape_->Forward(0, obs, n);
       d_logits_.clear();
       for (int b = 0; b < n; ++b) {
         Softmax(Row(logits, b));
@@ -169,7 +170,7 @@ class Reinforce final : public Algorithm {
   std::unique_ptr<Tape> tape_;
   GradientSteps steps_;
   std::vector<double> probs_;
-  std::vector<float> d_logits_;
+  std::vector<float> d_logits_, unpacked_;
 };
 
 }  // namespace
