@@ -82,8 +82,7 @@ struct PpoConfig {
     if (normalise_obs && env.obs.type != ObsType::kFloat32) {
       Fail("normalise_obs is for observations of floats; those of {} are bytes, scaled to 0 ... 1", env.name);
     }
-    const std::int64_t per_shard = collect.steps() / shards;
-    if (per_shard < minibatches) {
+    if (const std::int64_t per_shard = collect.steps() / shards; per_shard < minibatches) {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)", minibatches,
            per_shard);
     }
@@ -102,7 +101,6 @@ struct Shard : OnPolicyShard {
   Shard(const EnvEntry& env, const ShardSpec& spec, const PpoConfig& config)
       : OnPolicyShard(env, spec, config.collect.horizon),
         minibatches(rollout.samples(), config.epochs, config.minibatches) {}
-
   MinibatchOrder minibatches;
 };
 
@@ -121,7 +119,6 @@ class Ppo final : public Algorithm {
 
  private:
   void Collect();
-
   void Learn(double progress, MetricRow& row);
   void NormaliseRewards();
   void ShareStatistics(MetricRow& row);
@@ -136,8 +133,7 @@ class Ppo final : public Algorithm {
   std::unique_ptr<Tape> tape_;
   std::vector<Shard> shards_;
   std::uint64_t iteration_ = 0;
-  Normaliser obs_normaliser_;
-  Normaliser return_normaliser_;
+  Normaliser obs_normaliser_, return_normaliser_;
   std::optional<KlAdaptiveRate> adaptive_rate_;  // with desired_kl
   GradientSteps steps_;
   ShardSum<double> obs_sums_, return_sums_, statistics_;
@@ -247,7 +243,6 @@ void Ppo::Update(double progress, MetricRow& row) {
                    .value_clip = static_cast<float>(config_.value_clip),
                    .value_coef = static_cast<float>(config_.value_coef),
                    .entropy_coef = static_cast<float>(config_.entropy_coef)};
-
   steps_.Begin();
   double samples = 0;
   for (int part = 0; part < config_.updates(); ++part) {
@@ -279,6 +274,7 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
                       std::span<float> stats) {
   const std::span<const int> samples = shard.minibatches[part];
   const std::size_t pass_size = context_.executor.pass_size();
+  const int size = model_.policy_size();
   for (std::size_t first = 0; first < samples.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
     batch_.Gather(shard, samples.subspan(first, n), rule.value_clip > 0);
@@ -295,15 +291,13 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
         [&](const float* outputs, int stride, float* d_outputs) {
           switch (model_.head()) {
             case ActorCritic::Head::kCategorical:
-              return CategoricalPolicyLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs,
-                                           stats);
+              return CategoricalPolicyLoss(batch, rule, outputs, size, stride, d_outputs, stats);
             case ActorCritic::Head::kParts:
               return PartsPolicyLoss(batch, rule, outputs, model_.parts(), batch_.masks, stride, d_outputs,
                                      stats);
             case ActorCritic::Head::kGaussian:
-              return GaussianPolicyLoss(batch, rule, outputs, model_.policy_size(), stride,
-                                        model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient),
-                                        stats);
+              return GaussianPolicyLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()),
+                                        d_outputs, model_.LogStd(gradient), stats);
           }
         },
         [&](const float* values, int stride, float* d_values) {
