@@ -37,9 +37,9 @@ void CommandLine::Option(const std::string& name, std::vector<std::string>& valu
   app_->add_option(name, values, help)->allow_extra_args(false);
 }
 
-void CommandLine::Option(const std::string& name, std::function<void(const std::string&)> take,
+void CommandLine::Option(const std::string& name, const std::function<void(const std::string&)>& take,
                          const std::string& help) {
-  app_->add_option_function<std::string>(name, std::move(take), help);
+  app_->add_option_function<std::string>(name, take, help);
 }
 
 void CommandLine::RequiredOption(const std::string& name, std::string& value, const std::string& help) {

@@ -39,7 +39,8 @@ class CommandLine {
   void Option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   void Option(const std::string& name, std::vector<std::string>& values,
               const std::string& help);  // repeatable
-  void Option(const std::string& name, std::function<void(const std::string&)> take, const std::string& help);
+  void Option(const std::string& name, const std::function<void(const std::string&)>& take,
+              const std::string& help);
   void RequiredOption(const std::string& name, std::string& value, const std::string& help);
   void Flag(const std::string& name, bool& value, const std::string& help);
   // Below the options in --help.
