@@ -20,28 +20,54 @@ inline void Pause() {
 }  // namespace
 
 ThreadBarrier::ThreadBarrier(int threads)
-    : threads_(threads), spins_(threads <= UsableProcessors() ? kSpins : 0) {}
+    : spins_(threads <= UsableProcessors() ? kSpins : 0), seats_(threads) {}
 
-void ThreadBarrier::Wait() {
-  const std::uint32_t round = round_.load(std::memory_order_acquire);
+double ThreadBarrier::Wait(int thread) {
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    round_.fetch_add(1, std::memory_order_acq_rel);
-    round_.notify_all();
-    return;
+  Seat& own = seats_[thread];
+  const std::uint32_t round = ++own.round;
+  own.arrivals.fetch_add(1, std::memory_order_acq_rel);
+  own.arrivals.notify_all();
+  double idle_s = 0;
+  for (const Seat& seat : seats_) {
+    if (Arrived(seat, round)) continue;
+    const double since_s = MonotonicSeconds();
+    WaitFor(seat, round);
+    idle_s += MonotonicSeconds() - since_s;
   }
-  for (int i = 0; i < spins_ && round_.load(std::memory_order_acquire) == round; ++i) Pause();
-  for (int i = 0; i < kYields && round_.load(std::memory_order_acquire) == round; ++i)
-    std::this_thread::yield();
-  while (round_.load(std::memory_order_acquire) == round) round_.wait(round, std::memory_order_acquire);
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
+  return idle_s;
+}
+
+// A thread may be a round ahead. The numbers wrap.
+bool ThreadBarrier::Arrived(const Seat& seat, std::uint32_t round) const {
+  return static_cast<std::int32_t>(seat.arrivals.load(std::memory_order_acquire) - round) >= 0;
+}
+
+void ThreadBarrier::WaitFor(const Seat& seat, std::uint32_t round) const {
+  for (int i = 0; i < spins_; ++i) {
+    if (Arrived(seat, round)) return;
+    Pause();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (Arrived(seat, round)) return;
+    std::this_thread::yield();
+  }
+  // Abort() counts an arrival of everybody, so whoever sleeps wakes and whoever comes later does not sleep.
+  for (;;) {
+    const std::uint32_t arrivals = seat.arrivals.load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(arrivals - round) >= 0) return;
+    if (aborted_.load(std::memory_order_acquire)) return;
+    seat.arrivals.wait(arrivals, std::memory_order_acquire);
+  }
 }
 
 void ThreadBarrier::Abort() {
   aborted_.store(true, std::memory_order_release);
-  round_.fetch_add(1, std::memory_order_acq_rel);
-  round_.notify_all();
+  for (Seat& seat : seats_) {
+    seat.arrivals.fetch_add(1, std::memory_order_acq_rel);
+    seat.arrivals.notify_all();
+  }
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 namespace trireme {
 
@@ -14,17 +15,25 @@ class ThreadBarrier {
  public:
   explicit ThreadBarrier(int threads);
 
-  // Blocks until all threads have arrived. What a thread wrote before arriving is visible to all after.
-  // Throws Error once Abort() was called.
-  void Wait();
+  // Blocks until all threads have arrived; `thread` is the caller's number. What a thread wrote before
+  // arriving is visible to all after. Returns the seconds spent waiting. Throws Error once Abort() was called.
+  double Wait(int thread);
   // Wakes everyone; from now on Wait() throws.
   void Abort();
 
  private:
-  const int threads_;
+  // Each thread writes its own cache lines only and reads those of the others: an arrival costs one trip of a
+  // line between two processors.
+  struct alignas(128) Seat {
+    std::atomic<std::uint32_t> arrivals{0};
+    std::uint32_t round = 0;  // the owner's
+  };
+
+  bool Arrived(const Seat& seat, std::uint32_t round) const;
+  void WaitFor(const Seat& seat, std::uint32_t round) const;
+
   const int spins_;
-  std::atomic<int> arrived_{0};
-  std::atomic<std::uint32_t> round_{0};  // the value changes when a round completes
+  std::vector<Seat> seats_;
   std::atomic<bool> aborted_{false};
 };
 

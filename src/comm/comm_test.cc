@@ -141,10 +141,12 @@ TEST_P(Flat, TrafficFollowsTheFormulas) {
   });
 }
 
-TEST(SharedMemoryCommunicator, SmallOperandsGoToEveryoneAtOnce) {
-  RunHost(4, [](Communicator& comm) {
+TEST_P(Flat, SmallOperandsGoToEveryoneAtOnce) {
+  GetParam().run([](Communicator& comm) {
+    const auto others = static_cast<std::uint64_t>(comm.size() - 1);
     std::vector<float> values(100);
-    ExpectCost(comm, "all-reduction", {3, 3 * 400}, [&] { comm.AllReduceSum(std::span<float>(values)); });
+    ExpectCost(comm, "all-reduction", {others, others * 400},
+               [&] { comm.AllReduceSum(std::span<float>(values)); });
   });
 }
 
@@ -158,19 +160,13 @@ TEST(HybridCommunicator, TrafficIsThatOfItsParts) {
   });
 }
 
-TEST(ThreadCommunicator, WaitingIsIdleTime) {
-  for (const int size : {1, 2}) {
-    RunRanks(size, [](Communicator& comm) {
-      EXPECT_EQ(comm.traffic().idle_s, 0);
-      comm.Barrier();
-      EXPECT_EQ(comm.traffic().idle_s > 0, comm.size() > 1);
-    });
-  }
-}
+class Pair : public testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Pair, testing::ValuesIn(Kinds({2}, {})), NameOf);
 
-TEST(SharedMemoryCommunicator, WaitingIsIdleTime) {
+TEST_P(Pair, WaitingIsIdleTime) {
   std::atomic<bool> waited = false;
-  RunHost(2, [&](Communicator& comm) {
+  GetParam().run([&](Communicator& comm) {
+    EXPECT_EQ(comm.traffic().idle_s, 0);
     // Again and again, because on a busy machine the first may come last.
     for (int i = 0; i < 500 && !waited; ++i) {
       if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -180,6 +176,15 @@ TEST(SharedMemoryCommunicator, WaitingIsIdleTime) {
     }
   });
   EXPECT_TRUE(waited);
+}
+
+TEST(ThreadCommunicator, WhoeverIsAloneNeverWaits) {
+  RunRanks(1, [](Communicator& comm) {
+    std::vector<double> values(3);
+    comm.Barrier();
+    comm.AllReduceSum(std::span<double>(values));
+    EXPECT_EQ(comm.traffic().idle_s, 0);
+  });
 }
 
 // Without Abort the three would wait for ever and the test would time out.
@@ -196,6 +201,26 @@ TEST(ThreadCommunicator, AbortReleasesTheOthers) {
         },
         Error);
   });
+}
+
+// The others are asleep by then, or were never at the barrier; whoever comes later does not wait either.
+TEST(ThreadBarrier, AbortWakesSleepersAndRefusesLatecomers) {
+  const int threads = UsableProcessors() + 1;  // more than processors: whoever waits sleeps at once
+  for (int trial = 0; trial < 200; ++trial) {
+    ThreadBarrier barrier(threads);
+    RunThreads(threads, [&](int thread) {
+      if (thread == 0) {
+        barrier.Abort();
+        barrier.Abort();
+        EXPECT_THROW(barrier.Wait(thread), Error);
+        return;
+      }
+      const auto wait_for_ever = [&] {
+        for (;;) barrier.Wait(thread);
+      };
+      EXPECT_THROW(wait_for_ever(), Error);
+    });
+  }
 }
 
 // Of two groups of two, one worker fails: its group is released, wherever its members wait. The other group

@@ -11,15 +11,12 @@
 
 namespace trireme {
 
-ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size) {
+ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size), slots_(size) {
   TRIREME_CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
 }
 
 void ThreadCommunicator::Barrier() {
-  if (size() == 1) return;
-  const double arrived_s = MonotonicSeconds();
-  group_.barrier_.Wait();
-  traffic_.idle_s += MonotonicSeconds() - arrived_s;
+  if (size() > 1) traffic_.idle_s += group_.barrier_.Wait(rank_);
 }
 
 void ThreadCommunicator::Count(std::uint64_t messages, std::uint64_t bytes) {
@@ -27,13 +24,32 @@ void ThreadCommunicator::Count(std::uint64_t messages, std::uint64_t bytes) {
   traffic_.bytes += bytes;
 }
 
+// Others find a small operand in Shown(rank) until the next one is shown.
+void ThreadCommunicator::Show(std::span<const std::byte> operand) {
+  ThreadGroup::Slots& own = group_.slots_[rank_];
+  AlignedBuffer<std::byte>& buffer = own.buffers[++own.operations % 2];
+  if (buffer.size() == 0) buffer = AlignedBuffer<std::byte>(kSmall);
+  std::ranges::copy(operand, buffer.begin());
+  Barrier();
+}
+
+template <class T>
+const T* ThreadCommunicator::Shown(int rank) const {
+  return reinterpret_cast<const T*>(group_.slots_[rank].buffers[group_.slots_[rank_].operations % 2].data());
+}
+
 template <class T>
 void ThreadCommunicator::CopyFirst(std::span<T> values) {
   if (size() == 1) return;
-  group_.published_[rank_] = values.data();
-  Barrier();
-  if (rank_ != 0) std::copy_n(static_cast<const T*>(group_.published_[0]), values.size(), values.data());
-  Barrier();
+  if (Small(values.size_bytes())) {
+    Show(std::as_bytes(values.first(rank_ == 0 ? values.size() : 0)));
+    if (rank_ != 0) std::copy_n(Shown<T>(0), values.size(), values.data());
+  } else {
+    group_.published_[rank_] = values.data();
+    Barrier();
+    if (rank_ != 0) std::copy_n(static_cast<const T*>(group_.published_[0]), values.size(), values.data());
+    Barrier();
+  }
   if (rank_ == 0) Count(size() - 1, values.size_bytes() * (size() - 1));
 }
 
@@ -46,43 +62,50 @@ void ThreadCommunicator::Broadcast(std::string& bytes) {
   if (rank_ == 0) Count(size() - 1, bytes.size() * (size() - 1));
 }
 
-// The part of `size` elements that belongs to this rank, added up and written to the first `copies` operands.
 template <class T>
-void ThreadCommunicator::SumSlice(std::size_t size, int copies) {
-  constexpr std::size_t kPerLine = 64 / sizeof(T);  // slices start on cache lines: no two ranks share one
-  const std::size_t lines = (size + kPerLine - 1) / kPerLine;
-  const auto start = [&](int r) { return std::min(size, lines * r / this->size() * kPerLine); };
-  const std::size_t begin = start(rank_), end = start(rank_ + 1);
-  std::array<T*, TreeSum<T>::kMostRanks> slices;
-  for (int r = 0; r < this->size(); ++r) slices[r] = static_cast<T*>(group_.published_[r]) + begin;
-  const auto operands = const_cast<const T* const*>(slices.data());
-  SimdCall<SumOperands<T>>(operands, this->size(), static_cast<T* const*>(slices.data()), copies,
-                           end - begin);
+void ThreadCommunicator::Reduce(std::span<T> values, bool to_all) {
+  if (size() == 1) return;
+  const bool small = Small(values.size_bytes());
+  small ? ReduceSmall(values, to_all) : ReduceLarge(values, to_all);
+  const std::uint64_t others = size() - 1, bytes = values.size_bytes();
+  if (!to_all) {
+    if (rank_ != 0) Count(1, bytes);
+  } else if (small) {
+    Count(others, others * bytes);
+  } else {
+    Count(2 * others, 2 * others * bytes / size());
+  }
 }
 
+// Everyone shows all it has and adds up all it sees.
 template <class T>
-void ThreadCommunicator::ReduceToFirst(std::span<T> values) {
-  if (size() == 1) return;
-  group_.published_[rank_] = values.data();
-  Barrier();
-  SumSlice<T>(values.size(), 1);
-  Barrier();
-  if (rank_ != 0) Count(1, values.size_bytes());
+void ThreadCommunicator::ReduceSmall(std::span<T> values, bool to_all) {
+  Show(std::as_bytes(values));
+  if (!to_all && rank_ != 0) return;
+  std::array<const T*, TreeSum<T>::kMostRanks> operands;
+  for (int r = 0; r < size(); ++r) operands[r] = r == rank_ ? values.data() : Shown<T>(r);
+  T* const to[] = {values.data()};
+  SimdCall<SumOperands<T>>(static_cast<const T* const*>(operands.data()), size(), static_cast<T* const*>(to),
+                           1, values.size());
 }
 
 // Reduce-scatter and allgather in one: rank r adds slice r of everyone's operand and writes the sum back to
 // everyone, so each element is added once in the group and nothing is copied. The first barrier says that all
 // operands are ready, the second that all slices are done.
 template <class T>
-void ThreadCommunicator::ReduceToAll(std::span<T> values) {
-  if (size() == 1) return;
+void ThreadCommunicator::ReduceLarge(std::span<T> values, bool to_all) {
+  constexpr std::size_t kPerLine = 64 / sizeof(T);  // slices start on cache lines: no two ranks share one
+  const std::size_t lines = (values.size() + kPerLine - 1) / kPerLine;
+  const auto start = [&](int r) { return std::min(values.size(), lines * r / size() * kPerLine); };
+  const std::size_t begin = start(rank_), end = start(rank_ + 1);
   group_.published_[rank_] = values.data();
   Barrier();
-  SumSlice<T>(values.size(), size());
+  std::array<T*, TreeSum<T>::kMostRanks> slices;
+  for (int r = 0; r < size(); ++r) slices[r] = static_cast<T*>(group_.published_[r]) + begin;
+  const auto operands = const_cast<const T* const*>(slices.data());
+  SimdCall<SumOperands<T>>(operands, size(), static_cast<T* const*>(slices.data()), to_all ? size() : 1,
+                           end - begin);
   Barrier();
-  // As messages: one slice to each other rank before the sum, one after it.
-  const std::uint64_t others = size() - 1;
-  Count(2 * others, 2 * others * values.size_bytes() / size());
 }
 
 std::vector<std::string> ThreadCommunicator::Gather(std::string bytes) {
@@ -99,9 +122,7 @@ std::vector<std::string> ThreadCommunicator::Gather(std::string bytes) {
 
 template void ThreadCommunicator::CopyFirst(std::span<float>);
 template void ThreadCommunicator::CopyFirst(std::span<double>);
-template void ThreadCommunicator::ReduceToFirst(std::span<float>);
-template void ThreadCommunicator::ReduceToFirst(std::span<double>);
-template void ThreadCommunicator::ReduceToAll(std::span<float>);
-template void ThreadCommunicator::ReduceToAll(std::span<double>);
+template void ThreadCommunicator::Reduce(std::span<float>, bool);
+template void ThreadCommunicator::Reduce(std::span<double>, bool);
 
 }  // namespace trireme

@@ -1,13 +1,20 @@
 // The in-process communicator: workers are threads, messages are reads of each other's buffers.
 //
+// Small operands (up to kSmall bytes to read from others) are shown in memory of the group, where everyone
+// reads them after one barrier; large ones are read and written where they lie, between two barriers.
+//
 // Counted as if they were messages, per rank of m, for n bytes: a broadcast is m - 1 messages of rank 0 with
-// n bytes each; a reduction to rank 0, and a gathering, one message of every other rank; an all-reduction 2
-// (m - 1) messages with 2 n (m - 1) / m bytes together.
+// n bytes each; a reduction to rank 0, and a gathering, one message of every other rank; an all-reduction of
+// small operands m - 1 messages of n bytes, of large ones 2 (m - 1) messages with 2 n (m - 1) / m bytes
+// together.
 #pragma once
 
-#include <memory>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "trireme/base/aligned.h"
 #include "trireme/comm/barrier.h"
 #include "trireme/comm/communicator.h"
 
@@ -22,13 +29,23 @@ class ThreadGroup {
 
  private:
   friend class ThreadCommunicator;
+  // A rank's small operands lie in one of two buffers, in turn: who fills one again has passed the barrier of
+  // the operation between, before which all had read what lay there.
+  struct Slots {
+    std::array<AlignedBuffer<std::byte>, 2> buffers;
+    std::uint64_t operations = 0;  // the owner's
+  };
+
   ThreadBarrier barrier_;
-  // Where each rank's operand lies. A rank writes its own slot before a barrier; others read it after.
+  // Where each rank's operand lies. A rank writes its own entry before a barrier; others read it after.
   std::vector<void*> published_;
+  std::vector<Slots> slots_;
 };
 
 class ThreadCommunicator final : public Communicator {
  public:
+  static constexpr std::size_t kSmall = 32 * 1024;
+
   ThreadCommunicator(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
 
   int rank() const override { return rank_; }
@@ -37,23 +54,27 @@ class ThreadCommunicator final : public Communicator {
   void Broadcast(std::span<float> values) override { CopyFirst(values); }
   void Broadcast(std::span<double> values) override { CopyFirst(values); }
   void Broadcast(std::string& bytes) override;
-  void ReduceSum(std::span<float> values) override { ReduceToFirst(values); }
-  void ReduceSum(std::span<double> values) override { ReduceToFirst(values); }
-  void AllReduceSum(std::span<float> values) override { ReduceToAll(values); }
-  void AllReduceSum(std::span<double> values) override { ReduceToAll(values); }
+  void ReduceSum(std::span<float> values) override { Reduce(values, false); }
+  void ReduceSum(std::span<double> values) override { Reduce(values, false); }
+  void AllReduceSum(std::span<float> values) override { Reduce(values, true); }
+  void AllReduceSum(std::span<double> values) override { Reduce(values, true); }
   std::vector<std::string> Gather(std::string bytes) override;
   Traffic traffic() const override { return traffic_; }
   void Abort() override { group_.barrier_.Abort(); }
 
  private:
+  bool Small(std::size_t bytes) const { return bytes * (size() - 1) <= kSmall; }
+  void Show(std::span<const std::byte> operand);
+  template <class T>
+  const T* Shown(int rank) const;
   template <class T>
   void CopyFirst(std::span<T> values);
   template <class T>
-  void ReduceToFirst(std::span<T> values);
+  void Reduce(std::span<T> values, bool to_all);
   template <class T>
-  void ReduceToAll(std::span<T> values);
+  void ReduceSmall(std::span<T> values, bool to_all);
   template <class T>
-  void SumSlice(std::size_t size, int copies);
+  void ReduceLarge(std::span<T> values, bool to_all);
   void Count(std::uint64_t messages, std::uint64_t bytes);
 
   ThreadGroup& group_;
