@@ -182,12 +182,10 @@ void ActorCritic::Sample(const float* obs, const std::uint8_t* masks, int n, std
 
 void ActorCritic::Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser,
                           std::span<double> raw_sums) const {
-  const ShardSpec& shard = rollout.shard();
-  rollout.Collect(normaliser, raw_sums,
-                  [&](std::uint64_t step, const float* obs, float* actions, float* log_probs) {
-                    Sample(obs, rollout.masks(), rollout.envs(), shard.seed, shard.first_env(), step, tape,
-                           actions, log_probs);
-                  });
+  rollout.Collect(normaliser, raw_sums, [&](const ActionRequest& request) {
+    Sample(request.obs, request.masks, request.n, rollout.shard().seed, request.first_env, request.step, tape,
+           request.actions, request.extra);
+  });
 }
 
 void ActorCritic::Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape,

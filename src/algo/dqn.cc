@@ -136,9 +136,7 @@ class Dqn final : public Algorithm {
 
  private:
   void Collect(float epsilon);
-  void ChooseActions(const Rollout& rollout, std::uint64_t step, const float* obs, float epsilon,
-                     float* actions);
-
+  void ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& request);
   bool Learning() const;
   void Learn(const UpdateRule& update, double beta);
   void AddGradient(std::span<float> gradient, std::span<float> stats);
@@ -202,8 +200,8 @@ void Dqn::Iterate(double progress, MetricRow& row) {
 void Dqn::Collect(float epsilon) {
   tape_->SetParams(context_.store.params());
   for (OffPolicyShard& shard : shards_) {
-    shard.rollout.Collect(nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float*) {
-      ChooseActions(shard.rollout, step, obs, epsilon, actions);
+    shard.rollout.Collect(nullptr, {}, [&](const ActionRequest& request) {
+      ChooseActions(shard.rollout.shard().seed, epsilon, request);
     });
     shard.Remember();
   }
@@ -212,23 +210,22 @@ void Dqn::Collect(float epsilon) {
 
 // Environment b draws from block 0 of stream (kAction, its number, step): whether to explore, and which
 // action. The network is asked only if somebody follows it.
-void Dqn::ChooseActions(const Rollout& rollout, std::uint64_t step, const float* obs, float epsilon,
-                        float* actions) {
-  const int n = rollout.envs();
-  const std::uint8_t* masks = rollout.masks();
+void Dqn::ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& request) {
+  const int n = request.n;
+  const std::uint8_t* masks = request.masks;
   const auto draw = [&](int b) {
-    const std::uint32_t env = rollout.shard().first_env() + static_cast<std::uint32_t>(b);
-    return Philox(rollout.shard().seed, StreamCounter(Purpose::kAction, env, step, 0));
+    const std::uint32_t env = request.first_env + static_cast<std::uint32_t>(b);
+    return Philox(seed, StreamCounter(Purpose::kAction, env, request.step, 0));
   };
   const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
   int explorers = 0;
   for (int b = 0; b < n; ++b) explorers += explores(b);
-  if (explorers < n) QGreedy(head_, tape_->Forward(0, obs, n).data(), n, actions, masks);
+  if (explorers < n) QGreedy(head_, tape_->Forward(0, request.obs, n).data(), n, request.actions, masks);
   for (int b = 0; explorers > 0 && b < n; ++b) {
     if (!explores(b)) continue;
     const std::uint8_t* mask =
         masks == nullptr ? nullptr : masks + static_cast<std::ptrdiff_t>(b) * head_.choices;
-    actions[b] = static_cast<float>(RandomChoice(draw(b)[1], head_.choices, mask));
+    request.actions[b] = static_cast<float>(RandomChoice(draw(b)[1], head_.choices, mask));
   }
 }
 

@@ -61,8 +61,9 @@ class EnvBatch {
 
   // A step of every copy, begun and ended apart, so that one batch can be on its way while actions are chosen
   // for another. actions: [size, action_size], free to change when StepBegin returns. StepBegin and StepEnd
-  // take turns, nothing else is called between them, and the views are of the new step when StepEnd returns.
-  // Environments that run in this thread do their work in StepBegin; others need not wait until StepEnd.
+  // take turns, nothing else is called between them but the destructor, and the views are of the new step when
+  // StepEnd returns. Environments that run in this thread do their work in StepBegin; others need not wait until
+  // StepEnd, and say so (EnvFacts::steps_elsewhere).
   // Actions outside the bounds are treated as Gymnasium treats them (clipped where it clips); a choice that
   // masks() forbids may do anything but harm. Allocates nothing.
   virtual void StepBegin(std::span<const float> actions) = 0;
@@ -93,6 +94,8 @@ class EnvBatch {
 struct EnvFacts {
   bool snapshots = false;     // batches can be saved and loaded exactly
   bool reproducible = false;  // the same seed and actions give the same bits, however copies are batched
+  // Steps are on their way from StepBegin to StepEnd: worth choosing actions for other batches in between.
+  bool steps_elsewhere = false;
 };
 
 class EnvOptions;

@@ -10,7 +10,7 @@ namespace {
 
 TEST(Kit, TakesEnvironmentsOfEveryKind) {
   CheckEnv(ForwardingEntry<UnpredictableBatch>("Unpredictable-v0", {}));
-  CheckEnv(ForwardingEntry<ThreadedBatch>("Threaded-v0", {.snapshots = false, .reproducible = true}));
+  CheckEnv(ForwardingEntry<ThreadedBatch>("Threaded-v0", {.snapshots = true, .reproducible = true}));
   CheckEnv(BytesEntry("Bytes-v0"));
   CheckEnv(SoaEntry<Corridor>());
   CheckEnv(SoaEntry<Dials>());

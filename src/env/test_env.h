@@ -74,6 +74,7 @@ class ThreadedBatch final : public ForwardingBatch {
         std::thread([this, own = std::vector<float>(actions.begin(), actions.end())] { inner_->Step(own); });
   }
   void StepEnd() override { thread_.join(); }
+  EnvSnapshots* snapshots() override { return inner_->snapshots(); }
 
  private:
   std::thread thread_;

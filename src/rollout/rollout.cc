@@ -8,11 +8,8 @@
 namespace trireme {
 
 Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
-    : shard_(shard),
-      steps_(steps),
-      batch_(env.make(shard.envs)),
-      layout_(env.spec),
-      action_size_(env.spec.action.size()) {
+    : shard_(shard), steps_(steps), layout_(env.spec), action_size_(env.spec.action.size()) {
+  TRIREME_CHECK(steps > 0 && shard.envs > 0);
   const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
   obs_ = AlignedBuffer<float>((samples + shard.envs) * layout_.width());
   actions_ = AlignedBuffer<float>(samples * action_size_);
@@ -21,35 +18,63 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   terminated_ = AlignedBuffer<std::uint8_t>(samples);
   truncated_ = AlignedBuffer<std::uint8_t>(samples);
   running_returns_ = AlignedBuffer<float>(shard.envs);
-  batch_->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
+  const int groups = env.facts.steps_elsewhere ? std::min(2, shard.envs) : 1;
+  for (int g = 0; g < groups; ++g) {
+    const int first = shard.envs * g / groups, end = shard.envs * (g + 1) / groups;
+    groups_.push_back({first, env.make(end - first)});
+    groups_.back().batch->Reset(shard.seed, Purpose::kEnvReset,
+                                shard.first_env() + static_cast<std::uint32_t>(first));
+  }
 }
 
 void Rollout::Normalise(const Normaliser* normaliser, int n, float* rows) const {
   for (int b = 0; normaliser != nullptr && b < n; ++b, rows += layout_.width()) normaliser->Apply(rows, rows);
 }
 
+float* Rollout::PackObs(const Group& group, int t) {
+  float* const rows = obs_.data() + SampleOf(group, t) * layout_.width();
+  layout_.Pack(group.batch->obs().data(), group.batch->masks().data(), group.batch->size(), rows);
+  return rows;
+}
+
 // A rollout starts where the previous one ended; row 0 is read anew because the normaliser may have changed.
 void Rollout::Begin(const Normaliser* normaliser) {
-  layout_.Pack(batch_->obs().data(), batch_->masks().data(), envs(), ObsRow(0));
-  Normalise(normaliser, envs(), ObsRow(0));
+  for (const Group& group : groups_) Normalise(normaliser, group.batch->size(), PackObs(group, 0));
   truncated_samples_.clear();
   truncated_obs_.clear();
 }
 
-void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> raw_sums) {
-  const std::size_t at = static_cast<std::size_t>(t) * envs();
-  batch_->Step({ActionRow(t), static_cast<std::size_t>(envs()) * action_size_});
-  std::ranges::copy(batch_->rewards(), rewards_.begin() + at);
-  std::ranges::copy(batch_->terminated(), terminated_.begin() + at);
-  std::ranges::copy(batch_->truncated(), truncated_.begin() + at);
+ActionRequest Rollout::Request(const Group& group, int t) {
+  const std::size_t at = SampleOf(group, t);
+  const int n = group.batch->size();
+  return {.step = step_number_,
+          .first_env = shard_.first_env() + static_cast<std::uint32_t>(group.first),
+          .n = n,
+          .obs = layout_.ReadObs(obs_.data() + at * layout_.width(), n, unpacked_),
+          .masks = layout_.mask_size() == 0 ? nullptr : group.batch->masks().data(),
+          .actions = actions_.data() + at * action_size_,
+          .extra = extra_.data() + at};
+}
 
-  float* next = ObsRow(t + 1);
-  layout_.Pack(batch_->obs().data(), batch_->masks().data(), envs(), next);
-  for (int b = 0; !raw_sums.empty() && normaliser != nullptr && b < envs(); ++b) {
+void Rollout::BeginStep(const Group& group, int t) {
+  group.batch->StepBegin(
+      actions_.span().subspan(SampleOf(group, t) * action_size_, group.batch->size() * action_size_));
+}
+
+void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, std::span<double> raw_sums) {
+  EnvBatch& batch = *group.batch;
+  batch.StepEnd();
+  const std::size_t at = SampleOf(group, t);
+  std::ranges::copy(batch.rewards(), rewards_.begin() + at);
+  std::ranges::copy(batch.terminated(), terminated_.begin() + at);
+  std::ranges::copy(batch.truncated(), truncated_.begin() + at);
+
+  float* const next = PackObs(group, t + 1);
+  for (int b = 0; !raw_sums.empty() && normaliser != nullptr && b < batch.size(); ++b) {
     normaliser->AddTo(raw_sums, next + b * layout_.width());
   }
-  Normalise(normaliser, envs(), next);
-  for (const EpisodeEnd& end : batch_->finished()) {
+  Normalise(normaliser, batch.size(), next);
+  for (const EpisodeEnd& end : batch.finished()) {
     episodes_.count += 1;
     episodes_.return_sum += end.episode_return;
     episodes_.length_sum += end.length;
@@ -58,8 +83,8 @@ void Rollout::StepEnvs(int t, const Normaliser* normaliser, std::span<double> ra
     truncated_obs_.resize(truncated_obs_.size() + layout_.width());
     float* const row = truncated_obs_.data() + truncated_obs_.size() - layout_.width();
     const std::size_t i = static_cast<std::size_t>(end.env);
-    layout_.Pack(batch_->final_obs().data() + i * batch_->spec().obs.bytes(),
-                 batch_->final_masks().data() + i * layout_.mask_size(), 1, row);
+    layout_.Pack(batch.final_obs().data() + i * batch.spec().obs.bytes(),
+                 batch.final_masks().data() + i * layout_.mask_size(), 1, row);
     Normalise(normaliser, 1, row);
   }
 }
@@ -77,17 +102,25 @@ EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(episodes_, {}); }
 
 std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index); }
 
+std::string Rollout::EnvScope(const Group& group) const {
+  return Scope() + (group.first == 0 ? "/env" : fmt::format("/env/{}", group.first));
+}
+
 void Rollout::Save(StateWriter& out) const {
-  TRIREME_CHECK(batch_->snapshots() != nullptr);
-  batch_->snapshots()->Save(out, Scope() + "/env");
+  for (const Group& group : groups_) {
+    TRIREME_CHECK(group.batch->snapshots() != nullptr);
+    group.batch->snapshots()->Save(out, EnvScope(group));
+  }
   out.PutValue(Scope() + "/seed", shard_.seed);
   out.PutValue(Scope() + "/step_number", step_number_);
   out.Put<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
 void Rollout::Load(const StateReader& in) {
-  TRIREME_CHECK(batch_->snapshots() != nullptr);
-  batch_->snapshots()->Load(in, Scope() + "/env");
+  for (const Group& group : groups_) {
+    TRIREME_CHECK(group.batch->snapshots() != nullptr);
+    group.batch->snapshots()->Load(in, EnvScope(group));
+  }
   shard_.seed = in.GetValue<std::uint64_t>(Scope() + "/seed");
   step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
   in.Get<float>(Scope() + "/running_returns", running_returns_.span());

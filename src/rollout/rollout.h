@@ -5,6 +5,10 @@
 // after the last step is row T, so that values are computed for T + 1 rows in one pass. The last observations
 // of truncated episodes are kept in a list, for bootstrapping.
 //
+// Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own: while one is on its way,
+// actions are chosen for the other. What is collected does not depend on it: draws are keyed by environment,
+// and everything is recorded step by step, in the order of the environments.
+//
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
 
@@ -33,36 +37,46 @@ struct EpisodeTotals {
   double count = 0, return_sum = 0, length_sum = 0;
 };
 
+// What a policy is asked: actions for environments that lie one after the other.
+struct ActionRequest {
+  std::uint64_t step = 0;       // number of the step in the run
+  std::uint32_t first_env = 0;  // number of the first environment in the run
+  int n = 0;
+  const float* obs = nullptr;           // [n, obs]
+  const std::uint8_t* masks = nullptr;  // [n, choices], of obs; null where everything is always allowed
+  float* actions = nullptr;             // [n, action_size], to be written
+  float* extra = nullptr;  // [n], to be written if wanted: log-probabilities, for most algorithms
+};
+
 class Rollout {
  public:
   Rollout(const EnvEntry& env, const ShardSpec& shard, int steps);
 
-  // Collects `steps` steps. policy(step_number, obs [B, obs], actions [B, action_size], extra [B]) chooses
-  // actions and leaves one float per environment with them (log-probabilities, for most algorithms).
-  // `normaliser` may be null, and is for observations of floats; `raw_sums`, if not empty, receives the sums it
-  // needs to learn from the raw observations.
+  // Collects `steps` steps. policy(const ActionRequest&) is asked for all environments, in every step, in their
+  // order; for some of them at a time where they step elsewhere. `normaliser` may be null, and is for
+  // observations of floats; `raw_sums`, if not empty, receives the sums it needs to learn from the raw
+  // observations.
   template <class Policy>
   void Collect(const Normaliser* normaliser, std::span<double> raw_sums, Policy&& policy) {
     Begin(normaliser);
     for (int t = 0; t < steps_; ++t) {
-      policy(step_number_, layout_.ReadObs(ObsRow(t), envs(), unpacked_), ActionRow(t), ExtraRow(t));
-      StepEnvs(t, normaliser, raw_sums);
+      for (const Group& group : groups_) {
+        if (t > 0) EndStep(group, t - 1, normaliser, raw_sums);
+        policy(Request(group, t));
+        BeginStep(group, t);
+      }
       ++step_number_;
     }
+    for (const Group& group : groups_) EndStep(group, steps_ - 1, normaliser, raw_sums);
   }
 
   int steps() const { return steps_; }
-  int envs() const { return batch_->size(); }
+  int envs() const { return shard_.envs; }
   int samples() const { return steps_ * envs(); }
   const ShardSpec& shard() const { return shard_; }
-  const EnvSpec& env_spec() const { return batch_->spec(); }
+  const EnvSpec& env_spec() const { return groups_[0].batch->spec(); }
   const RowLayout& layout() const { return layout_; }
-  // Of the observations that `policy` is given; null where everything is always allowed.
-  const std::uint8_t* masks() const { return layout_.mask_size() == 0 ? nullptr : batch_->masks().data(); }
 
-  float* ObsRow(int t) { return obs_.data() + static_cast<std::size_t>(t) * envs() * layout_.width(); }
-  float* ActionRow(int t) { return actions_.data() + static_cast<std::size_t>(t) * envs() * action_size_; }
-  float* ExtraRow(int t) { return extra_.data() + static_cast<std::size_t>(t) * envs(); }
   std::span<const float> obs() const { return obs_.span(); }                       // [T + 1, B, width]
   std::span<const float> actions() const { return actions_.span(); }               // [T, B, action_size]
   std::span<const float> extra() const { return extra_.span(); }                   // [T, B]
@@ -86,15 +100,30 @@ class Rollout {
   void Load(const StateReader& in);
 
  private:
+  // Environments first, first + 1, ... of the shard.
+  struct Group {
+    int first;
+    std::unique_ptr<EnvBatch> batch;
+  };
+
   void Begin(const Normaliser* normaliser);
-  void StepEnvs(int t, const Normaliser* normaliser, std::span<double> raw_sums);
+  ActionRequest Request(const Group& group, int t);
+  void BeginStep(const Group& group, int t);
+  void EndStep(const Group& group, int t, const Normaliser* normaliser, std::span<double> raw_sums);
+  // The sample of a group's first environment in step t.
+  std::size_t SampleOf(const Group& group, int t) const {
+    return static_cast<std::size_t>(t) * envs() + group.first;
+  }
+  // Writes what a group has to see now to its rows of step t, and returns these.
+  float* PackObs(const Group& group, int t);
   // Normalises `n` rows where they lie.
   void Normalise(const Normaliser* normaliser, int n, float* rows) const;
   std::string Scope() const;
+  std::string EnvScope(const Group& group) const;
 
   ShardSpec shard_;
   int steps_;
-  std::unique_ptr<EnvBatch> batch_;
+  std::vector<Group> groups_;
   RowLayout layout_;
   std::size_t action_size_;
   std::uint64_t step_number_ = 0;  // of the whole run: keys the random draws of a step

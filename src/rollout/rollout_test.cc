@@ -20,10 +20,10 @@ float ScriptedAction(const EnvSpec& env, std::uint64_t step, std::uint32_t id) {
 }
 
 auto ScriptedPolicy(const Rollout& rollout) {
-  return [&rollout](std::uint64_t step, const float*, float* actions, float* extra) {
-    for (int b = 0; b < rollout.envs(); ++b) {
-      actions[b] = ScriptedAction(rollout.env_spec(), step, rollout.shard().first_env() + b);
-      extra[b] = actions[b] + 0.5f;
+  return [&rollout](const ActionRequest& request) {
+    for (int b = 0; b < request.n; ++b) {
+      request.actions[b] = ScriptedAction(rollout.env_spec(), request.step, request.first_env + b);
+      request.extra[b] = request.actions[b] + 0.5f;
     }
   };
 }
@@ -106,9 +106,8 @@ TEST_P(Envs, RowsHoldWhatTheEnvironmentGave) {
 // MountainCar without a push never ends but by its limit of 200 steps.
 TEST(Rollout, TruncatedEpisodesKeepTheirLastObservation) {
   Rollout rollout(FindEnv("MountainCar-v0"), {.index = 0, .envs = 3, .seed = 1}, 450);
-  rollout.Collect(nullptr, {}, [](std::uint64_t, const float*, float* actions, float* extra) {
-    for (int b = 0; b < 3; ++b) actions[b] = 1, extra[b] = 0;
-  });
+  const auto stay = [](const ActionRequest& request) { std::fill_n(request.actions, request.n, 1.0f); };
+  rollout.Collect(nullptr, {}, stay);
   const std::vector<int> expected = {199 * 3, 199 * 3 + 1, 199 * 3 + 2, 399 * 3, 399 * 3 + 1, 399 * 3 + 2};
   EXPECT_EQ(std::vector<int>(rollout.truncated_samples().begin(), rollout.truncated_samples().end()),
             expected);
@@ -125,9 +124,7 @@ TEST(Rollout, TruncatedEpisodesKeepTheirLastObservation) {
   EXPECT_EQ(totals.length_sum, 1200);
 
   // The list belongs to one rollout: 450 = 2 * 200 + 50, so the next holds steps 600 and 800.
-  rollout.Collect(nullptr, {}, [](std::uint64_t, const float*, float* actions, float*) {
-    for (int b = 0; b < 3; ++b) actions[b] = 1;
-  });
+  rollout.Collect(nullptr, {}, stay);
   ASSERT_EQ(rollout.truncated_samples().size(), 6u);
   EXPECT_EQ(rollout.truncated_samples()[0], 149 * 3);
 }
@@ -135,9 +132,10 @@ TEST(Rollout, TruncatedEpisodesKeepTheirLastObservation) {
 TEST(Rollout, StepNumbersGoOn) {
   Rollout rollout(FindEnv("CartPole-v1"), {.index = 0, .envs = 2, .seed = 1}, 4);
   std::vector<std::uint64_t> steps;
-  const auto policy = [&](std::uint64_t step, const float*, float* actions, float*) {
-    steps.push_back(step);
-    actions[0] = actions[1] = 0;
+  const auto policy = [&](const ActionRequest& request) {
+    steps.push_back(request.step);
+    ASSERT_EQ(request.n, 2);
+    request.actions[0] = request.actions[1] = 0;
   };
   rollout.Collect(nullptr, {}, policy);
   rollout.Collect(nullptr, {}, policy);
@@ -229,17 +227,17 @@ TEST(Rollout, BytesAndMasksAreKeptAsTheyCome) {
     const std::unique_ptr<EnvBatch> batch = env.make(shard.envs);
     batch->Reset(shard.seed, Purpose::kEnvReset, shard.first_env());
     std::size_t truncated = 0;
-    rollout.Collect(nullptr, {}, [&](std::uint64_t t, const float* obs, float* actions, float* extra) {
+    rollout.Collect(nullptr, {}, [&](const ActionRequest& request) {
       std::vector<float> expected(3 * layout.obs_size());
       ObsToFloat(env.spec.obs, batch->obs().data(), 3, expected.data());
-      EXPECT_EQ(std::vector<float>(obs, obs + expected.size()), expected);
-      EXPECT_EQ(rollout.masks() != nullptr, env.spec.masks);
+      EXPECT_EQ(std::vector<float>(request.obs, request.obs + expected.size()), expected);
+      ASSERT_EQ(request.masks != nullptr, env.spec.masks);
       if (env.spec.masks) {
-        EXPECT_TRUE(std::equal(batch->masks().begin(), batch->masks().end(), rollout.masks()));
+        EXPECT_TRUE(std::equal(batch->masks().begin(), batch->masks().end(), request.masks));
       }
-      for (int b = 0; b < 3; ++b) actions[b] = static_cast<float>(t % 2), extra[b] = 0;
-      if (env.spec.masks) std::fill_n(actions, 3, 2.0f);  // stay: runs into the time limit
-      batch->Step({actions, 3});
+      std::fill_n(request.actions, 3, static_cast<float>(request.step % 2));
+      if (env.spec.masks) std::fill_n(request.actions, 3, 2.0f);  // stay: runs into the time limit
+      batch->Step({request.actions, 3});
       for (const EpisodeEnd& end : batch->finished()) truncated += !end.terminated;
     });
     // The row after the last step.

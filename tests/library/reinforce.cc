@@ -122,15 +122,15 @@ class Reinforce final : public Algorithm {
 
   void Collect(Shard& shard) {
     Rollout& r = shard.rollout;
-    r.Collect(nullptr, {}, [&](std::uint64_t step, const float* obs, float* actions, float*) {
-      const std::span<const float> logits = tape_->Forward(0, obs, r.envs());
-      for (int b = 0; b < r.envs(); ++b) {
+    r.Collect(nullptr, {}, [&](const ActionRequest& request) {
+      const std::span<const float> logits = tape_->Forward(0, request.obs, request.n);
+      for (int b = 0; b < request.n; ++b) {
         Softmax(Row(logits, b));
-        RandomStream random(r.shard().seed, Purpose::kAction, r.shard().first_env() + b, step);
+        RandomStream random(r.shard().seed, Purpose::kAction, request.first_env + b, request.step);
         double left = random.NextUniform();
         int choice = 0;
         while (choice < choices_ - 1 && (left -= probs_[choice]) >= 0) ++choice;
-        actions[b] = static_cast<float>(choice);
+        request.actions[b] = static_cast<float>(choice);
       }
     });
     // What an episode that is not over would still have brought counts as nothing.
