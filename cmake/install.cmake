@@ -35,7 +35,7 @@ endforeach()
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 include(CMakePackageConfigHelpers)

@@ -25,7 +25,8 @@ Registry& TheRegistry() {
 }  // namespace
 
 void AddAlgorithm(AlgorithmEntry entry) {
-  if (entry.name.empty() || !entry.make_settings || !(entry.discrete || entry.continuous)) {
+  const bool drives = entry.discrete || entry.continuous || entry.multi_discrete;
+  if (entry.name.empty() || !entry.make_settings || !drives) {
     Fail("'{}' is no algorithm: it needs a name, settings, and actions that it can drive", entry.name);
   }
   Registry& registry = TheRegistry();

@@ -23,11 +23,19 @@ TEST(AlgorithmTable, IsOpenAndKeepsItsRowsWhereTheyAre) {
   EXPECT_EQ(FindAlgorithm("mine-7").name, "mine-7");
 }
 
+TEST(AlgorithmTable, TakesWhatDrivesOneKindOfActionOnly) {
+  AlgorithmEntry entry = PpoUnder("parts only");
+  entry.discrete = entry.continuous = false;
+  ASSERT_TRUE(entry.multi_discrete);
+  AddAlgorithm(entry);
+  EXPECT_EQ(FindAlgorithm("parts only").name, "parts only");
+}
+
 TEST(AlgorithmTable, RefusesWhatIsThereOrIsNoAlgorithm) {
   EXPECT_THROW(AddAlgorithm(PpoUnder("dqn")), Error);
   EXPECT_THROW(AddAlgorithm(PpoUnder("")), Error);
   AlgorithmEntry drives_nothing = PpoUnder("nothing");
-  drives_nothing.discrete = drives_nothing.continuous = false;
+  drives_nothing.discrete = drives_nothing.continuous = drives_nothing.multi_discrete = false;
   EXPECT_THROW(AddAlgorithm(drives_nothing), Error);
   AlgorithmEntry no_settings = PpoUnder("no settings");
   no_settings.make_settings = nullptr;

@@ -147,6 +147,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
   const RunConfig& run = settings->run;
   TrainOptions options{.json = flags.json,
                        .started_s = started_s,
+                       .started_cpu_s = 0,
                        .straggler = ParseStraggler(flags.straggler, run.total_workers()),
                        .stop = &StopOnSignals(),
                        .processes = processes,
@@ -223,7 +224,8 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
   command.Footer(
       "Settings come from defaults < preset of the environment < --config < flags < --set.\n"
-      "`trireme algos ppo` lists all keys of --set.");
+      "`trireme algos ppo` lists all keys of --set but those of the environment, which `trireme envs NAME` "
+      "lists.");
   return [flags, started_s] { return RunTrain(*flags, started_s); };
 }
 

@@ -59,14 +59,6 @@ double SquaredNorm(std::span<const float> values) {
   return sum;
 }
 
-void SquaredNorms(std::span<const float> values, std::span<double> sums) {
-  TRIREME_CHECK(sums.size() == NormBlocks(values.size()));
-  for (std::size_t b = 0; b < sums.size(); ++b) {
-    const std::size_t begin = b * kNormBlock;
-    sums[b] = SquaredNorm(values.subspan(begin, std::min(kNormBlock, values.size() - begin)));
-  }
-}
-
 float ClipScale(double norm, double max_norm) {
   return max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
 }

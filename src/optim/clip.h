@@ -17,8 +17,6 @@ double SquaredNorm(std::span<const float> values);
 // begins at a block can give the sums of its blocks to someone who adds them all up: the same bits.
 inline constexpr std::size_t kNormBlock = 1024;
 inline std::size_t NormBlocks(std::size_t size) { return (size + kNormBlock - 1) / kNormBlock; }
-// Requires sums.size() == NormBlocks(values.size()).
-void SquaredNorms(std::span<const float> values, std::span<double> sums);
 
 // By what a gradient of norm `norm` is to be scaled for it not to exceed max_norm (0: no limit).
 float ClipScale(double norm, double max_norm);

@@ -66,7 +66,7 @@ class BestPolicyTest : public testing::Test {
   }
   static RunFacts Go(const RunSettings& settings, const RunFolder& folder, bool one_iteration = false) {
     const std::atomic<bool> stop{one_iteration};
-    return Train(settings, folder, {.json = true, .started_s = MonotonicSeconds(), .stop = &stop}).facts;
+    return Train(settings, folder, {.json = true, .stop = &stop}).facts;
   }
   static RunFacts Measure(const RunSettings& settings, const RunFolder& folder, Which which) {
     return EvaluateRun(settings, folder, which, kEpisodes, settings.run.seed);

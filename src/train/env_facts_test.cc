@@ -69,7 +69,7 @@ TEST_F(EnvFactsTest, WhatCannotBeSavedIsResumedWithFreshExperience) {
     const auto settings = Settings(kWild, algo, store, {"steps=2048", "envs=16"});
     const RunFolder folder = Folder(*settings);
     testing::internal::CaptureStderr();
-    const TrainResult first = Train(*settings, folder, {.json = false, .started_s = MonotonicSeconds()});
+    const TrainResult first = Train(*settings, folder, {.json = false});
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("cannot be saved"), std::string::npos) << said;
     EXPECT_NE(said.find("not reproducible"), std::string::npos) << said;
@@ -81,9 +81,8 @@ TEST_F(EnvFactsTest, WhatCannotBeSavedIsResumedWithFreshExperience) {
     EXPECT_FALSE(checkpoint->Has("shard/0/step_number"));
     EXPECT_FALSE(checkpoint->Has("worker/0/shard/0/step_number"));
     const std::int64_t more = first.facts.steps + 4096;
-    const TrainResult second =
-        Train(*Settings(kWild, algo, store, {fmt::format("steps={}", more), "envs=16"}), folder,
-              {.json = true, .started_s = MonotonicSeconds()});
+    const TrainResult second = Train(
+        *Settings(kWild, algo, store, {fmt::format("steps={}", more), "envs=16"}), folder, {.json = true});
     EXPECT_GE(second.facts.steps, more);
     EXPECT_NE(second.facts.params_sha256, first.facts.params_sha256);
   }
@@ -104,7 +103,7 @@ TEST_F(EnvFactsTest, OptionsAreSettingsOfTheRun) {
   const auto settings = Settings("CartPole-v1", "ppo", "allreduce", {"env_max_steps=50", "steps=2048"});
   EXPECT_EQ(settings->env().spec.max_episode_steps, 50);
   const RunFolder folder = Folder(*settings);
-  const TrainResult result = Train(*settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+  const TrainResult result = Train(*settings, folder, {.json = true});
   EXPECT_LE(result.facts.eval_return_mean, 50);
 
   const auto saved = ReadRunSettings(folder);
@@ -117,7 +116,7 @@ TEST_F(EnvFactsTest, OptionsAreSettingsOfTheRun) {
   saved->fields.ApplyAssignment("steps=4096", "test");
   saved->Resolve();
   try {
-    Train(*saved, folder, {.json = true, .started_s = MonotonicSeconds()});
+    Train(*saved, folder, {.json = true});
     FAIL() << "went on with another environment";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("CartPole-v1 max_steps=50, not CartPole-v1 max_steps=60"),
@@ -162,7 +161,7 @@ TEST_F(EnvFactsTest, MasksAreKeptToWhileLearningTheBestPolicy) {
     all.insert(all.end(), assignments.begin(), assignments.end());
     const auto settings = Settings("TestCorridor-v0", algo, "allreduce", all);
     const RunFolder folder = Folder(*settings);
-    const TrainResult result = Train(*settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+    const TrainResult result = Train(*settings, folder, {.json = true});
     EXPECT_NEAR(result.facts.eval_return_mean, BestInCorridor(settings->run.seed, 32), 1e-6);
     int episodes = 0;
     for (const MetricRow& row : ReadJsonl(folder.path() / "metrics.jsonl")) {
@@ -182,7 +181,7 @@ TEST_F(EnvFactsTest, ActionsOfSeveralPartsAreLearned) {
     const auto settings =
         Settings("TestDials-v0", algo, "allreduce", {fmt::format("steps={}", steps), "envs=16"});
     const RunFolder folder = Folder(*settings);
-    const TrainResult result = Train(*settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+    const TrainResult result = Train(*settings, folder, {.json = true});
     EXPECT_EQ(result.facts.eval_return_mean, 10);
   }
 }
@@ -199,8 +198,7 @@ TEST_F(EnvFactsTest, TheNumberOfWorkersDoesNotMatter) {
     for (const char* workers : {"workers=1", "workers=2"}) {
       fs::remove_all(root_);
       const auto settings = Settings(env, algo, "allreduce", {"steps=6000", "envs=16", workers});
-      hashes.push_back(Train(*settings, Folder(*settings), {.json = true, .started_s = MonotonicSeconds()})
-                           .facts.params_sha256);
+      hashes.push_back(Train(*settings, Folder(*settings), {.json = true}).facts.params_sha256);
     }
     EXPECT_EQ(hashes[0], hashes[1]);
   }

@@ -85,11 +85,19 @@ TEST_F(Observer, HearsRowsEvaluationsAndTheEndAndNothingIsWritten) {
 TEST_F(Observer, TheRunIsTheOneAFolderWouldHold) {
   const auto settings = Small("allreduce", 1);
   Recorder alone, beside;
+  const double begun_s = MonotonicSeconds(), begun_cpu_s = CpuSeconds();
   const TrainResult without = Train(*settings, alone);
   const RunFolder folder =
       RunFolder::Create((folder_.path() / "run").string(), "run", settings->fields.ToToml());
   const TrainResult with = Train(*settings, folder, {.observer = &beside, .json = true});
   EXPECT_EQ(without.facts.params_sha256, with.facts.params_sha256);
+  // What is not said is the time since the options were made, not since the machine was started.
+  const double since_s = MonotonicSeconds() - begun_s;
+  for (const TrainResult* result : {&without, &with}) {
+    EXPECT_GT(result->facts.wall_s, 0);
+    EXPECT_LE(result->facts.wall_s, since_s);
+    EXPECT_LE(result->facts.cpu_s, CpuSeconds() - begun_cpu_s);
+  }
   EXPECT_EQ(without.params, with.params);
   EXPECT_FALSE(without.params.empty());
   EXPECT_EQ(alone.rows, beside.rows);

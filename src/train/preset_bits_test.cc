@@ -54,7 +54,7 @@ std::string HashAfterTraining(const PresetBits& preset) {
   settings.Resolve();
   const ScratchFolder scratch;
   const RunFolder folder = RunFolder::Create(scratch.path() / "run", "", settings.fields.ToToml());
-  const TrainResult result = Train(settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+  const TrainResult result = Train(settings, folder, {.json = true});
   return result.facts.params_sha256.substr(0, preset.hash.size());
 }
 

@@ -45,8 +45,7 @@ class SeveralProcesses : public testing::Test {
                         const std::atomic<bool>* stop = nullptr) {
     TrainResult result;
     RunRanks(split.processes, [&](Communicator& processes) {
-      const TrainOptions options{
-          .json = true, .started_s = MonotonicSeconds(), .stop = stop, .processes = &processes};
+      const TrainOptions options{.json = true, .stop = stop, .processes = &processes};
       if (processes.rank() == 0) {
         result = Train(settings, folder, options);
       } else {

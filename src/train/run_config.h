@@ -60,6 +60,9 @@ struct RunConfig {
 
   void Fields(ConfigFields& field);
 
+  // The environment and those of its options that are not the defaults: what must agree for one run to go on
+  // with what another has learned.
+  std::string env_identity() const { return env_options.empty() ? env : env + ' ' + env_options; }
   const StoreEntry& store_entry() const { return FindStore(store); }
   Coordination coordination() const { return store_entry().coordination(*this); }
   bool in_step() const { return coordination() == Coordination::kInStep; }

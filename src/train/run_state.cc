@@ -31,7 +31,7 @@ constexpr const char* kPartial = "run/partial";  // without the experience of it
 
 // What a checkpoint must have in common with the settings it is loaded into.
 std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
-  return {{"env", run.env_options.empty() ? run.env : fmt::format("{} {}", run.env, run.env_options)},
+  return {{"env", run.env_identity()},
           {"algo", run.algo},
           {"seed", fmt::format("{}", run.seed)},
           {"shards", fmt::format("{}", run.shards)},

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 RunTerms TermsOf(const RunContext& context, int servers) {
   const RunConfig& run = context.settings.run;
   return {.version = context.options.version,
-          .env = run.env,
+          .env = run.env_identity(),
           .algo = run.algo,
           .network = DescribeNetwork(context.network.spec()),
           .seed = run.seed,

@@ -171,8 +171,6 @@ TrainResult Train(const RunSettings& settings, TrainObserver& observer) {
 TrainResult Train(const RunSettings& settings, TrainObserver& observer, const TrainOptions& chosen) {
   TrainOptions options = chosen;
   options.observer = &observer;
-  if (options.started_s == 0) options.started_s = MonotonicSeconds();
-  if (options.started_cpu_s == 0) options.started_cpu_s = CpuSeconds();
   if (options.processes != nullptr) ShareCheckpoint(std::nullopt, *options.processes);
   TrainResult result = ResultOf(settings, RunWorkers(settings, nullptr, options, std::nullopt));
   observer.OnEnd(result);

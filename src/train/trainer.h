@@ -1,10 +1,11 @@
 // Runs a training run from its settings to its result: the only place where algorithms meet communication.
 //
 // One thread per worker, in one or more processes. In a synchronous run all workers go through the same loop:
-// iterate; then rank 0 decides (evaluate? checkpoint? stop?) and tells the others; then all do what was
-// decided. Decisions that influence the result depend only on steps and returns, never on time, so runs are
-// reproducible; checkpoints, which do not influence it, go by time. In an asynchronous run every worker
-// iterates on its own, rank 0 evaluates in between, and all meet only for checkpoints and at the end.
+// iterate, and evaluate together where that is due; then the leader decides (checkpoint? stop?) and tells the
+// others; then all do what was decided. Decisions that influence the result depend only on steps and returns,
+// never on time, so runs are reproducible; checkpoints, which do not influence it, go by time. In an
+// asynchronous run every worker iterates on its own and the first evaluates in between; those of one process
+// meet for checkpoints and at the end, those that servers connect meet nowhere.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/system.h"
 #include "trireme/base/version.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/metrics/report.h"
@@ -34,8 +36,9 @@ struct Straggler {
 struct TrainOptions {
   TrainObserver* observer = nullptr;  // told of everything, in the first process
   bool json = false;                  // no progress for people
-  double started_s = 0;               // MonotonicSeconds() when the run started: what wall times count from
-  double started_cpu_s = 0;           // CpuSeconds() then
+  // What wall and processor times count from.
+  double started_s = MonotonicSeconds();
+  double started_cpu_s = CpuSeconds();
   Straggler straggler = {};
   const std::atomic<bool>* stop =
       nullptr;                        // set by a signal: write a checkpoint and stop at the next iteration

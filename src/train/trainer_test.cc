@@ -47,7 +47,7 @@ class Trainer : public testing::Test {
   }
   static TrainResult Go(const RunSettings& settings, const RunFolder& folder,
                         const std::atomic<bool>* stop = nullptr) {
-    return Train(settings, folder, {.json = true, .started_s = MonotonicSeconds(), .stop = stop});
+    return Train(settings, folder, {.json = true, .stop = stop});
   }
   static std::string Refusal(const RunSettings& settings, const RunFolder& folder) {
     try {

@@ -188,11 +188,15 @@ TEST_F(ServerTest, AWorkerOfAnotherRunIsToldTheDifference) {
   const auto server = StartServer("server");
   Process first(kBinary, RunOn(Address("server"), "first", Slowly()));
   ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 1; }));
-  const Outcome outcome =
-      RunTrireme(RunOn(Address("server"), "second", Args{"--seed", "77", "--workers", "1"}));
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.err.find("seed"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("77"), std::string::npos) << outcome.err;
+  const auto told = [&](const Args& more, const std::vector<std::string>& parts) {
+    const Outcome outcome = RunTrireme(RunOn(Address("server"), "second", more + Args{"--workers", "1"}));
+    EXPECT_EQ(outcome.code, 2);
+    for (const std::string& part : parts) {
+      EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+    }
+  };
+  told({"--seed", "77"}, {"seed", "77"});
+  told({"--set", "env_max_steps=50"}, {"env \"CartPole-v1\"", "CartPole-v1 max_steps=50"});
 }
 
 TEST_F(ServerTest, AStrangerWithoutTheTokenIsRefused) {
