@@ -9,8 +9,12 @@
 //   - otherwise: so that the common norm does not exceed that of the rule. The common norm is that of all
 //     parameters but those of groups with a norm of their own; those of rate 0 count.
 //
-// The optimizer counts updates once for all groups: Adam's corrections for its first steps are those of the
-// buffer, also for a group that was left untouched for a while.
+// The optimizer counts updates once for all groups, which may be cut anew in every update. So Adam's corrections
+// for its first steps are those of the buffer, also for a group that was left untouched: one that is so from
+// the start and moves much later takes steps of up to 6.6 times its rate at first (beta1 0.9, beta2 0.999).
+// PyTorch keeps a count for each parameter: an untouched one (no gradient) does not count, and one of rate 0
+// counts with its moments. A rate of 1e-30 does the latter here, and is the way to freeze a group for long;
+// 0 is for a group whose turn comes only every few updates.
 #pragma once
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -285,6 +286,50 @@ TEST_P(OptimizerTest, AGroupOfRateZeroIsUntouched) {
       EXPECT_NE(free_moments[m][i], moments_before[m][i]) << i;
     }
   }
+}
+
+// There is one count of updates: see groups.h.
+TEST(AdamGroups, WhatMovesLateTakesLargerStepsAtFirst) {
+  const OptimizerSettings settings;
+  constexpr float kRate = 0.01f;
+  Optimizer optimizer(settings, 2);
+  std::vector<float> params = {0, 0};
+  const std::vector<float> gradient = {0.5f, 0.5f};
+  std::int64_t t = 0;
+  for (; t < 10'000; ++t) optimizer.Step(params, gradient, kRate, {{1, 2, 0}});
+  EXPECT_EQ(params[1], 0);
+  double most = 0, m = 0, v = 0;
+  for (; t < 10'100; ++t) {
+    const float before = params[1];
+    optimizer.Step(params, gradient, kRate);
+    m = settings.beta1 * m + (1 - settings.beta1) * 0.5;
+    v = settings.beta2 * v + (1 - settings.beta2) * 0.25;
+    const double mean = m / (1 - std::pow(settings.beta1, t + 1)),
+                 square = v / (1 - std::pow(settings.beta2, t + 1));
+    const double step = double{before} - params[1];
+    EXPECT_NEAR(step, kRate * mean / (std::sqrt(square) + settings.eps), 1e-6);
+    most = std::max(most, step / kRate);
+  }
+  EXPECT_NEAR(most, 6.6, 0.05);
+}
+
+// Frozen by a rate that changes nothing, as PyTorch does with a rate of 0: moments and count go along.
+TEST_P(OptimizerTest, AGroupOfATinyRateGoesOnAsIfItHadTakenPart) {
+  constexpr std::size_t kBegin = 13, kEnd = 40, kCount = 61;
+  Optimizer frozen(settings, kCount), expected(settings, kCount);
+  std::vector<float> a(kCount, 1.0f), b = a;
+  for (std::uint64_t step = 0; step < 140; ++step) {
+    const std::vector<float> gradient = Normal(kCount, step);
+    const bool moves = step >= 130;
+    frozen.Step(a, gradient, 0.01f, {{kBegin, kEnd, moves ? 0.01f : 1e-30f}});
+    expected.Step(b, gradient, moves ? 0.01f : 0.0f);
+    if (!moves) {
+      EXPECT_TRUE(std::all_of(a.begin() + kBegin, a.begin() + kEnd, [](float p) { return p == 1.0f; }));
+    }
+  }
+  EXPECT_TRUE(
+      SameBits(std::span(a).subspan(kBegin, kEnd - kBegin), std::span(b).subspan(kBegin, kEnd - kBegin)));
+  EXPECT_NE(a[kBegin], 1.0f);
 }
 
 }  // namespace
