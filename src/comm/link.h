@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "trireme/base/system.h"
+
 namespace trireme {
 
 struct ProcessLink {
@@ -33,6 +35,7 @@ static_assert(std::is_trivially_copyable_v<ProcessLink>);  // it travels
 // Measures latency and bandwidth, such that together they explain the time of a large exchange. `exchange(n)`:
 // n bytes go there, and then n bytes come back. Always makes the same exchanges, so that it can be called at
 // both ends; then only the end that sends first knows how long they take.
-void MeasureLink(ProcessLink& link, const std::function<void(std::size_t)>& exchange);
+void MeasureLink(ProcessLink& link, const std::function<void(std::size_t)>& exchange,
+                 const std::function<double()>& now_s = MonotonicSeconds);
 
 }  // namespace trireme

@@ -2,29 +2,44 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace trireme {
 namespace {
 
-// A link that takes 2 ms for a round trip and 4 ms more for many bytes; machines add to that, never subtract.
+// A link that takes 2 ms for a round trip and 4 ms more for many bytes. What is first, and two of every three
+// exchanges, are disturbed.
 TEST(ProcessLink, TellsLatencyFromBandwidth) {
   ProcessLink link;
+  double time_s = 100;
   std::vector<std::size_t> sizes;
-  MeasureLink(link, [&](std::size_t bytes) {
-    sizes.push_back(bytes);
-    std::this_thread::sleep_for(std::chrono::milliseconds(bytes == 0 ? 2 : 6));
-  });
-  EXPECT_GE(link.latency_s, 0.001);
+  MeasureLink(
+      link,
+      [&](std::size_t bytes) {
+        sizes.push_back(bytes);
+        time_s += bytes == 0 ? 0.002 : 0.006;
+        if (sizes.size() % 3 != 0) time_s += 0.001 * static_cast<double>(sizes.size());
+      },
+      [&] { return time_s; });
+  EXPECT_NEAR(link.latency_s, 0.001, 1e-9);
   EXPECT_TRUE(link.measured());
   EXPECT_GT(sizes.back(), 100'000u);
-  // What was measured explains what was seen: a large exchange took at least 6 ms.
+  EXPECT_NEAR(static_cast<double>(2 * sizes.back()) / link.bytes_per_s, 0.004, 1e-9);
+  // What was measured explains what was seen.
   link.messages = 2;
   link.bytes = 2 * sizes.back();
-  EXPECT_GE(link.estimate_s(), 0.006 - 1e-9);
+  EXPECT_NEAR(link.estimate_s(), 0.006, 1e-9);
+}
+
+// An exchange that takes no longer with many bytes than without is that fast.
+TEST(ProcessLink, IsNeverInfinitelyFast) {
+  ProcessLink link;
+  double time_s = 0;
+  MeasureLink(
+      link, [&](std::size_t bytes) { time_s += bytes == 0 ? 0.002 : 0.001; }, [&] { return time_s; });
+  EXPECT_NEAR(link.latency_s, 0.001, 1e-9);
+  EXPECT_NEAR(link.bytes_per_s, 2e6 * static_cast<double>(ProcessLink::kLarge), 1);
 }
 
 TEST(ProcessLink, WhatWasNotMeasuredIsNotEstimated) {
