@@ -27,6 +27,7 @@ bool BestPolicy::Offer(const Evaluation& evaluation, const ParameterStore& store
   if (std::isnan(evaluation.mean) || (best.exists() && evaluation.mean < best.mean)) return false;
   const bool better = !best.exists() || evaluation.mean > best.mean;
   best = {.mean = evaluation.mean, .std = evaluation.std, .steps = progress.steps};
+  if (!keep_) return better;
   StateWriter policy;
   policy.Put<float>("params", store.params());
   algorithm.SaveCommon(policy);

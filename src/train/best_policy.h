@@ -27,6 +27,9 @@ namespace trireme {
 
 class BestPolicy {
  public:
+  // Without `keep` it only notes which evaluation was the best, for a run that writes no files.
+  explicit BestPolicy(bool keep) : keep_(keep) {}
+
   // The policy of `store` and `algorithm` was evaluated after `progress.steps`. Keeps it, and notes that in
   // `progress`, if none was better. Returns whether all before were worse.
   bool Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
@@ -42,6 +45,7 @@ class BestPolicy {
   void RemoveOthers(const RunFolder& folder, const RunProgress& progress);
 
  private:
+  bool keep_;
   std::string policy_;           // encoded; empty: none, or on disk
   std::int64_t last_kept_ = -1;  // steps of what the last checkpoint names
 };

@@ -3,19 +3,20 @@
 #include <type_traits>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/state.h"
 
 namespace trireme {
 
 Decision BroadcastDecision(Communicator& comm, Decision own) {
-  double values[] = {static_cast<double>(own.checkpoint), static_cast<double>(own.stop)};
+  double values[] = {static_cast<double>(own.hand_in), static_cast<double>(own.stop)};
   comm.Broadcast(std::span<double>(values));
-  return {.checkpoint = values[0] != 0, .stop = values[1] != 0};
+  return {.hand_in = static_cast<HandIn>(values[0]), .stop = values[1] != 0};
 }
 
 std::string EncodeBoundary(const Boundary& boundary, RunProgress& progress) {
   StateWriter out;
-  out.PutValue("checkpoint", boundary.decision.checkpoint);
+  out.PutValue("hand_in", static_cast<std::uint8_t>(boundary.decision.hand_in));
   out.PutValue("stop", boundary.decision.stop);
   if (boundary.common) out.PutText("common", *boundary.common);
   progress.VisitCommon([&](const char* name, auto& value) { out.PutValue(name, value); });
@@ -26,7 +27,8 @@ Boundary DecodeBoundary(std::string_view encoded, RunProgress& progress) {
   const StateReader in(encoded);
   progress.VisitCommon(
       [&](const char* name, auto& value) { value = in.GetValue<std::decay_t<decltype(value)>>(name); });
-  Boundary boundary{{in.GetValue<bool>("checkpoint"), in.GetValue<bool>("stop")}};
+  Boundary boundary{{static_cast<HandIn>(in.GetValue<std::uint8_t>("hand_in")), in.GetValue<bool>("stop")}};
+  if (boundary.decision.hand_in > HandIn::kStates) Fail("a boundary asks for what nobody has");
   if (in.Has("common")) boundary.common = in.GetText("common");
   return boundary;
 }

@@ -3,6 +3,7 @@
 // with what a boundary says is where everybody is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,9 +13,17 @@
 
 namespace trireme {
 
+// What every worker hands in to the leader before it goes on.
+enum class HandIn : std::uint8_t {
+  kNothing,
+  kAccounts,
+  kStates,  // accounts and states, of which the leader writes a checkpoint
+};
+
 // What comes next.
 struct Decision {
-  bool checkpoint = false, stop = false;
+  HandIn hand_in = HandIn::kNothing;
+  bool stop = false;
 };
 
 // All call it. Returns what rank 0 has decided.

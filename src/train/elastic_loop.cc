@@ -50,7 +50,7 @@ class ElasticLoop final : public WorkerLoop {
     worker_.Report(row);
     const Decision decision = worker_.Decide();
     if (!decision.stop) {
-      if (decision.checkpoint) {
+      if (decision.hand_in != HandIn::kNothing) {
         worker_.ledger().KeepOwn();
         worker_.WriteCheckpoint();
       }

@@ -27,7 +27,7 @@ class FreeLoop final : public WorkerLoop {
         worker_.Report(row);
         row = {};
         const Decision wanted = Decide();
-        if (wanted.checkpoint || wanted.stop) all_.meeting.store(true);
+        if (wanted.hand_in != HandIn::kNothing) all_.meeting.store(true);
       }
       if (worker_.StepsDone() || all_.meeting.load()) stop = Meet(row);
     }
@@ -77,8 +77,8 @@ class FreeLoop final : public WorkerLoop {
     }
     const Decision decision = BroadcastDecision(links_.comm(), Decide());
     links_.store().Refresh();
-    if (decision.checkpoint) {
-      worker_.GatherCheckpoint();
+    if (decision.hand_in != HandIn::kNothing) {
+      worker_.Gather(decision.hand_in);
       links_.comm().Barrier();
     }
     worker_.SetInterrupted(decision.stop && !worker_.Done());

@@ -65,16 +65,16 @@ class InStepLoop final : public WorkerLoop {
   }
 
   bool Follow(const Decision& decision) {
-    if (decision.checkpoint) WriteCheckpoint();
+    if (decision.hand_in != HandIn::kNothing) Gather(decision.hand_in);
     worker_.SetInterrupted(decision.stop && !worker_.Done());
     return !decision.stop;
   }
 
   // The others wait while the leader writes, so that a failure to write reaches everyone. Where it may be gone
   // meanwhile another one leads, and must write its own.
-  void WriteCheckpoint() {
+  void Gather(HandIn what) {
     for (double written = 0; written == 0;) {
-      if (worker_.GatherCheckpoint()) written = 1;
+      if (worker_.Gather(what)) written = 1;
       if (!links_.open()) return links_.comm().Barrier();
       links_.comm().Broadcast(std::span(&written, 1));
     }

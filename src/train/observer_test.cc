@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/scratch_folder.h"
+#include "trireme/env/test_env.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
 
@@ -40,8 +41,9 @@ struct Recorder final : TrainObserver {
 };
 
 // Ten iterations of 512 steps, evaluated after every fourth and at the end.
-std::unique_ptr<RunSettings> Small(const std::string& store, int workers) {
-  auto settings = std::make_unique<RunSettings>("CartPole-v1", "a2c", store);
+std::unique_ptr<RunSettings> Small(const std::string& store, int workers,
+                                   const std::string& env = "CartPole-v1") {
+  auto settings = std::make_unique<RunSettings>(env, "a2c", store);
   const auto set = [&](const char* key, const std::string& value) {
     settings->fields.Set(key, value, "test");
   };
@@ -55,6 +57,25 @@ std::unique_ptr<RunSettings> Small(const std::string& store, int workers) {
   settings->Resolve();
   return settings;
 }
+
+// Counts how often its state is asked for.
+class CountingBatch final : public ForwardingBatch, EnvSnapshots {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  EnvSnapshots* snapshots() override { return this; }
+  void Save(StateWriter& out, const std::string& scope) const override {
+    saved.fetch_add(1);
+    inner_->snapshots()->Save(out, scope);
+  }
+  void Load(const StateReader& in, const std::string& scope) override {
+    inner_->snapshots()->Load(in, scope);
+  }
+
+  static std::atomic<int> saved;
+};
+std::atomic<int> CountingBatch::saved{0};
+
+constexpr const char* kCounting = "ObserverTest.Counting-v0";
 
 const std::vector<std::int64_t> kRows = {512, 1024, 1536, 2048, 2560, 3072, 3584, 4096, 4608, 5120};
 
@@ -103,6 +124,26 @@ TEST_F(Observer, TheRunIsTheOneAFolderWouldHold) {
   EXPECT_EQ(alone.rows, beside.rows);
   EXPECT_EQ(alone.evaluations, beside.evaluations);
   EXPECT_EQ(beside.ends, 1);
+}
+
+// Nobody wants the experience, which may be most of the memory; the accounts of all workers are still known.
+TEST_F(Observer, WithoutAFolderNoExperienceIsGathered) {
+  AddEnv(ForwardingEntry<CountingBatch>(kCounting, {.snapshots = true, .reproducible = true}));
+  for (const char* store : {"allreduce", "shared"}) {
+    SCOPED_TRACE(store);
+    const auto settings = Small(store, 2, kCounting);
+    CountingBatch::saved = 0;
+    Recorder recorder;
+    const TrainResult result = Train(*settings, recorder);
+    EXPECT_EQ(CountingBatch::saved, 0);
+    ASSERT_EQ(result.facts.per_worker.size(), 2u);
+    for (const WorkerFacts& worker : result.facts.per_worker) EXPECT_GT(worker.steps, 0);
+
+    const RunFolder folder =
+        RunFolder::Create((folder_.path() / store).string(), "run", settings->fields.ToToml());
+    Train(*settings, folder, {.json = true});
+    EXPECT_GT(CountingBatch::saved, 0);
+  }
 }
 
 TEST_F(Observer, HearsAnAsynchronousRun) {

@@ -28,7 +28,8 @@ RunKeeper::RunKeeper(const RunSettings& settings, const Network& network, const 
       network_(network),
       folder_(folder),
       observer_(observer),
-      options_(options) {}
+      options_(options),
+      best_(keeps_checkpoints()) {}
 
 void RunKeeper::GoOn(RunProgress& progress) {
   if (folder_ != nullptr) best_.GoOn(*folder_, progress);

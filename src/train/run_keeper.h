@@ -29,6 +29,8 @@ class RunKeeper {
   // The worker leads from now on. The folder changes only here. Throws Error.
   void Open(const RunProgress& progress);
   bool opened() const { return opened_; }
+  // Whether WriteCheckpoint leaves anything.
+  bool keeps_checkpoints() const { return folder_ != nullptr; }
 
   // An evaluation after `progress.steps`, of which the best is noted in `progress`. `leads`: this worker does.
   void Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,

@@ -169,14 +169,18 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
 
 Decision Worker::Decide(bool checkpoints_by_time) const {
   const bool stop = Done() || StopRequested();
-  return {.checkpoint = stop || (checkpoints_by_time && keeper_.CheckpointDue()), .stop = stop};
+  if (!stop && !(checkpoints_by_time && keeper_.CheckpointDue())) return {};
+  return {.hand_in = keeper_.keeps_checkpoints() ? HandIn::kStates : HandIn::kAccounts, .stop = stop};
 }
 
-bool Worker::GatherCheckpoint() {
+bool Worker::Gather(HandIn what) {
   ledger_.Gather();
-  StateWriter own;
-  SaveWorkerState(run_, links_->store(), *algorithm_, own);
-  std::vector<std::string> states = ledger_.GatherAside(std::move(own).Encode());
+  std::vector<std::string> states;
+  if (what == HandIn::kStates) {
+    StateWriter own;
+    SaveWorkerState(run_, links_->store(), *algorithm_, own);
+    states = ledger_.GatherAside(std::move(own).Encode());
+  }
   if (!links_->leads()) return false;
   WriteCheckpointOf(std::move(states));
   return true;

@@ -71,13 +71,13 @@ class Worker {
   bool EvaluationDue();
   void EvaluateTogether(MetricRow& row);
   void EvaluateAlone(MetricRow& row);
-  // What this worker would decide as the leader. To all that does not depend on clocks and signals every worker
-  // in step has the same answer, should it lead by the time that is heard.
+  // What this worker would decide as the leader. To all that does not depend on clocks, signals and folders every
+  // worker in step has the same answer, should it lead by the time that is heard.
   Decision Decide(bool checkpoints_by_time = true) const;
   void Report(const MetricRow& row) { keeper_.Report(row, ledger_.wall_s(), progress_); }
 
-  // Every worker hands in its account and its state; the leader writes. Returns whether this was the leader.
-  bool GatherCheckpoint();
+  // Every worker hands in what was decided; the leader keeps it. Returns whether this was the leader.
+  bool Gather(HandIn what);
   // Of a leader that nobody hands anything to: parameters and the accounts that the ledger has, no experience.
   void WriteCheckpoint() { WriteCheckpointOf({}); }
   bool has_led() const { return keeper_.opened(); }
