@@ -60,6 +60,9 @@ class Algorithm {
   virtual void SaveCommon(StateWriter& out) const = 0;
   virtual void LoadShards(const StateReader& in) = 0;
   virtual void LoadCommon(const StateReader& in) = 0;
+  // After LoadCommon, where all workers begin with fresh shards though the run has made steps: what counts
+  // experience starts at 0.
+  virtual void BeginWithoutExperience() {}
 };
 
 // The settings of one algorithm, and what can be built from them.

@@ -133,11 +133,12 @@ class Dqn final : public Algorithm {
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
   void LoadCommon(const StateReader& in) override;
+  void BeginWithoutExperience() override { collected_ = 0; }
 
  private:
   void Collect(float epsilon);
   void ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& request);
-  bool Learning() const;
+  bool EnoughToLearn(std::uint64_t steps) const;
   void Learn(const UpdateRule& update, double beta);
   void AddGradient(std::span<float> gradient, std::span<float> stats);
 
@@ -180,7 +181,7 @@ void Dqn::Iterate(double progress, MetricRow& row) {
   steps_.Begin();
   for (int round = 0; round < config_.rounds; ++round) {
     Collect(static_cast<float>(epsilon));
-    for (int i = 0; Learning() && i < config_.updates; ++i) Learn(update, beta);
+    for (int i = 0; EnoughToLearn(collected_) && i < config_.updates; ++i) Learn(update, beta);
   }
   CheckFinite(context_.store.params());
 
@@ -231,11 +232,11 @@ void Dqn::ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& 
 
 // ---- Learning ----
 
-// The same answer on every shard: all that began with the run have at least one transition by then, whichever
-// episodes ended.
-bool Dqn::Learning() const {
-  return collected_ >= static_cast<std::uint64_t>(config_.learning_starts) &&
-         collected_ >= static_cast<std::uint64_t>(config_.collect.envs) * config_.memory.n_step;
+// By environment steps over all shards. The same answer on every shard: all that began with the run have at least one
+// transition by then, whichever episodes ended.
+bool Dqn::EnoughToLearn(std::uint64_t steps) const {
+  return steps >= static_cast<std::uint64_t>(config_.learning_starts) &&
+         steps >= static_cast<std::uint64_t>(config_.collect.envs) * config_.memory.n_step;
 }
 
 // One gradient step.
@@ -247,7 +248,9 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
   }
   tape_->SetParams(params);
   steps_.Step(shards_, update, [&](OffPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
-    if (shard.replay.size() == 0) return;  // a worker has just joined others that learn
+    // A worker that has joined others, who learn, first collects as they did.
+    if (!EnoughToLearn(shard.rollout.step_number() * config_.collect.envs)) return;
+    if (shard.replay.size() == 0) return;  // its first transitions were cut off by new episodes
     shard.Sample(updates_, beta, batch_);
     AddGradient(gradient, stats);
     if (shard.priorities) shard.priorities->Update(batch_.slots, errors_);

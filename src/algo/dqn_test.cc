@@ -6,12 +6,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/algo/test_run.h"
+#include "trireme/env/test_env.h"
 #include "trireme/replay/sampler.h"
 
 namespace trireme {
@@ -84,6 +87,83 @@ TEST(Dqn, LearnsNothingBeforeLearningStarts) {
   EXPECT_NE(run.Iterate(2, 0, 3).params, run.initial());
 }
 
+// The records of a shard's replay buffer, each obs | next_obs | action | ret | discount. What follows the end
+// of an episode does not matter and is set to zero.
+std::vector<Numbers> Remembered(const AlgorithmRun& run, const std::string& state, int shard) {
+  const std::string name = fmt::format("shard/{}/replay/records", shard);
+  const StateReader in(state);
+  const std::size_t obs_size = run.env().spec.obs.size(), width = 2 * obs_size + 3;
+  std::vector<float> floats(in.GetText(name).size() / sizeof(float));
+  in.Get<float>(name, floats);
+  EXPECT_EQ(floats.size() % width, 0);
+  std::vector<Numbers> records;
+  for (std::size_t at = 0; at + width <= floats.size(); at += width) {
+    records.emplace_back(floats.begin() + at, floats.begin() + at + width);
+    if (records.back().back() == 0) std::fill_n(records.back().begin() + obs_size, obs_size, 0.0);
+  }
+  return records;
+}
+
+TEST(Dqn, ARunThatGoesOnWithoutExperienceLearnsNothingBeforeLearningStarts) {
+  const AlgorithmRun run("dqn", "CartPole-v1", Small({"rounds=2", "learning_starts=128"}));
+  const std::string state = run.Iterate(2, 0, 3).state;
+  const auto updates = [&](int newcomers) {
+    std::vector<double> found;
+    for (const MetricRow& row : run.Iterate(2, 3, 6, state, newcomers).rows)
+      found.push_back(row.Get("updates"));
+    return found;
+  };
+  EXPECT_EQ(updates(0), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(updates(1), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(updates(2), (std::vector<double>{0, 1, 2}));
+}
+
+// Whether a shard has learned from its replay buffer: errors have replaced the priorities of new transitions.
+bool HasLearned(const std::string& state, int shard) {
+  const std::string name = fmt::format("shard/{}/priorities/priorities", shard);
+  const StateReader in(state);
+  std::vector<float> priorities(in.GetText(name).size() / sizeof(float));
+  in.Get<float>(name, priorities);
+  return std::ranges::adjacent_find(priorities, std::not_equal_to<>()) != priorities.end();
+}
+
+TEST(Dqn, AWorkerThatJoinsOthersFirstCollectsAsTheyDid) {
+  const AlgorithmRun run(
+      "dqn", "CartPole-v1",
+      Small({"rounds=2", "learning_starts=128", "prioritised=true", "learning_rate=1e-6"}));
+  const std::string state = run.Iterate(2, 0, 3).state;
+  const std::string after_one = run.Iterate(2, 3, 4, state, 1).state;
+  const std::string after_two = run.Iterate(2, 3, 5, state, 1).state;
+  for (int shard = 0; shard < AlgorithmRun::kShards; ++shard) {
+    SCOPED_TRACE(shard);
+    EXPECT_EQ(HasLearned(after_one, shard), shard < AlgorithmRun::kShards / 2);
+    EXPECT_TRUE(HasLearned(after_two, shard));
+  }
+}
+
+// The replay buffer goes on where the environments cannot, and no transition spans the gap: of four steps before and
+// four after it, two each have two more after them.
+TEST(Dqn, ReplayIsKeptWhereNewEpisodesBegin) {
+  static const bool added = [] {
+    AddEnv(
+        ForwardingEntry<ForwardingBatch>("DqnTest.Unsaved-v0", {.snapshots = false, .reproducible = true}));
+    return true;
+  }();
+  ASSERT_TRUE(added);
+  const AlgorithmRun run("dqn", "DqnTest.Unsaved-v0", Small({"rounds=1", "n_step=3", "learning_starts=48"}));
+  const AlgorithmRun::Outcome first = run.Iterate(2, 0, 1);
+  const AlgorithmRun::Outcome second = run.Iterate(2, 1, 2, first.state);
+  EXPECT_EQ(first.rows[0].Get("updates"), 0);
+  EXPECT_EQ(second.rows[0].Get("updates"), 1);
+  for (int shard = 0; shard < AlgorithmRun::kShards; ++shard) {
+    const std::vector<Numbers> before = Remembered(run, first.state, shard),
+                               after = Remembered(run, second.state, shard);
+    ASSERT_EQ(before.size(), 2u);
+    ASSERT_EQ(after.size(), 4u);
+    EXPECT_TRUE(std::ranges::equal(before, std::span(after).first(2)));
+  }
+}
+
 // Before every environment has taken n steps, a shard may have no transition at all.
 TEST(Dqn, LearnsNothingBeforeThereAreTransitions) {
   EXPECT_EQ(Updates(Small({"rounds=1", "learning_starts=0", "n_step=8"})), (std::vector<double>{0, 1, 1}));
@@ -150,23 +230,6 @@ TEST(Dqn, TargetFollowsSlowly) {
 }
 
 // ---- What is remembered ----
-
-// The records of a shard's replay buffer, each obs | next_obs | action | ret | discount. What follows the end
-// of an episode does not matter and is set to zero.
-std::vector<Numbers> Remembered(const AlgorithmRun& run, const std::string& state, int shard) {
-  const std::string name = fmt::format("shard/{}/replay/records", shard);
-  const StateReader in(state);
-  const std::size_t obs_size = run.env().spec.obs.size(), width = 2 * obs_size + 3;
-  std::vector<float> floats(in.GetText(name).size() / sizeof(float));
-  in.Get<float>(name, floats);
-  EXPECT_EQ(floats.size() % width, 0);
-  std::vector<Numbers> records;
-  for (std::size_t at = 0; at + width <= floats.size(); at += width) {
-    records.emplace_back(floats.begin() + at, floats.begin() + at + width);
-    if (records.back().back() == 0) std::fill_n(records.back().begin() + obs_size, obs_size, 0.0);
-  }
-  return records;
-}
 
 // How often each action was taken in 8 shards of one environment, and how often it was the greedy one of the
 // initial network.

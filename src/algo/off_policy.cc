@@ -86,8 +86,7 @@ void OffPolicyShard::Save(StateWriter& out) const {
 }
 
 void OffPolicyShard::Load(const StateReader& in) {
-  rollout.Load(in);
-  n_step.Load(in, Scope() + "/n_step");
+  if (rollout.Load(in)) n_step.Load(in, Scope() + "/n_step");
   replay.Load(in, Scope() + "/replay");
   if (priorities) priorities->Load(in, Scope() + "/priorities");
 }

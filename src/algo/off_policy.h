@@ -56,6 +56,7 @@ struct OffPolicyShard {
   void Sample(std::uint64_t number, double beta, ReplayBatch& batch);
 
   void Save(StateWriter& out) const;
+  // Where new episodes begin (Rollout::Load), steps that waited for their n-step transition are forgotten.
   void Load(const StateReader& in);
 
   Rollout rollout;

@@ -84,8 +84,9 @@ class AlgorithmRun {
     std::string state;  // encoded: of all shards, of the store and what is common
   };
 
-  // Workers in step, from iteration `begin` to `end`, from `state` unless it is empty.
-  Outcome Iterate(int workers, int begin, int end, const std::string& state = "") const {
+  // Workers in step, from iteration `begin` to `end`, from `state` unless it is empty; the last `newcomers` of them
+  // with fresh shards.
+  Outcome Iterate(int workers, int begin, int end, const std::string& state = "", int newcomers = 0) const {
     ThreadGroup group(workers);
     std::vector<StateWriter> parts(workers);
     std::vector<Outcome> outcomes(workers);
@@ -97,8 +98,9 @@ class AlgorithmRun {
         const auto algorithm = Make(*store, kShards, rank * own, own);
         if (!state.empty()) {
           store->Load(StateReader(state));
-          algorithm->LoadShards(StateReader(state));
+          if (rank < workers - newcomers) algorithm->LoadShards(StateReader(state));
           algorithm->LoadCommon(StateReader(state));
+          if (newcomers == workers) algorithm->BeginWithoutExperience();
         }
         Work(*algorithm, *store, begin, end, outcomes[rank]);
         algorithm->SaveShards(parts[rank]);

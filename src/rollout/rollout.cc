@@ -8,7 +8,11 @@
 namespace trireme {
 
 Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
-    : shard_(shard), steps_(steps), layout_(env.spec), action_size_(env.spec.action.size()) {
+    : shard_(shard),
+      steps_(steps),
+      can_be_saved_(env.facts.snapshots),
+      layout_(env.spec),
+      action_size_(env.spec.action.size()) {
   TRIREME_CHECK(steps > 0 && shard.envs > 0);
   const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
   obs_ = AlignedBuffer<float>((samples + shard.envs) * layout_.width());
@@ -107,23 +111,20 @@ std::string Rollout::EnvScope(const Group& group) const {
 }
 
 void Rollout::Save(StateWriter& out) const {
-  for (const Group& group : groups_) {
-    TRIREME_CHECK(group.batch->snapshots() != nullptr);
-    group.batch->snapshots()->Save(out, EnvScope(group));
-  }
-  out.PutValue(Scope() + "/seed", shard_.seed);
   out.PutValue(Scope() + "/step_number", step_number_);
+  if (!can_be_saved_) return;
+  for (const Group& group : groups_) group.batch->snapshots()->Save(out, EnvScope(group));
+  out.PutValue(Scope() + "/seed", shard_.seed);
   out.Put<float>(Scope() + "/running_returns", running_returns_.span());
 }
 
-void Rollout::Load(const StateReader& in) {
-  for (const Group& group : groups_) {
-    TRIREME_CHECK(group.batch->snapshots() != nullptr);
-    group.batch->snapshots()->Load(in, EnvScope(group));
-  }
-  shard_.seed = in.GetValue<std::uint64_t>(Scope() + "/seed");
+bool Rollout::Load(const StateReader& in) {
   step_number_ = in.GetValue<std::uint64_t>(Scope() + "/step_number");
+  if (!can_be_saved_ || !in.Has(Scope() + "/seed")) return false;
+  for (const Group& group : groups_) group.batch->snapshots()->Load(in, EnvScope(group));
+  shard_.seed = in.GetValue<std::uint64_t>(Scope() + "/seed");
   in.Get<float>(Scope() + "/running_returns", running_returns_.span());
+  return true;
 }
 
 }  // namespace trireme

@@ -95,9 +95,14 @@ class Rollout {
   // Episodes that ended since the last call.
   EpisodeTotals TakeEpisodes();
 
-  // Require an environment that can be saved (EnvFacts::snapshots).
+  // Steps that every environment has taken; it goes on counting where Load has begun new episodes.
+  std::uint64_t step_number() const { return step_number_; }
+
+  // Of an environment that cannot be saved (EnvFacts::snapshots) only the step number is.
   void Save(StateWriter& out) const;
-  void Load(const StateReader& in);
+  // Returns whether the saved episodes go on. If they were not saved, or cannot be loaded, those that this rollout has
+  // begun with its own seed remain.
+  bool Load(const StateReader& in);
 
  private:
   // Environments first, first + 1, ... of the shard.
@@ -123,6 +128,7 @@ class Rollout {
 
   ShardSpec shard_;
   int steps_;
+  bool can_be_saved_;
   std::vector<Group> groups_;
   RowLayout layout_;
   std::size_t action_size_;

@@ -150,7 +150,7 @@ TEST_P(Envs, ALoadedRolloutContinuesBitForBit) {
   original.TakeEpisodes();
   StateWriter out;
   original.Save(out);
-  loaded.Load(StateReader(out.Encode()));
+  EXPECT_TRUE(loaded.Load(StateReader(out.Encode())));
   for (int round = 0; round < 2; ++round) {
     Collect(original);
     Collect(loaded);
@@ -162,6 +162,29 @@ TEST_P(Envs, ALoadedRolloutContinuesBitForBit) {
     const EpisodeTotals a = original.TakeEpisodes(), b = loaded.TakeEpisodes();
     EXPECT_EQ(a.count, b.count);
     EXPECT_EQ(a.return_sum, b.return_sum);
+  }
+}
+
+TEST(Rollout, WhatCannotBeSavedGoesOnWithNewEpisodes) {
+  const EnvFacts unsaved{.snapshots = false, .reproducible = true};
+  const EnvEntry without = ForwardingEntry<ForwardingBatch>("Unsaved-v0", unsaved);
+  const EnvEntry& with = FindEnv("CartPole-v1");
+  for (const auto& [from, to] : {std::pair(without, without), {with, without}, {without, with}}) {
+    SCOPED_TRACE(from.spec.name + " to " + to.spec.name);
+    Rollout saved(from, {.index = 1, .envs = 4, .seed = 3}, 20);
+    Collect(saved);
+    StateWriter out;
+    saved.Save(out);
+
+    const ShardSpec anew{.index = 1, .envs = 4, .seed = 5};
+    Rollout loaded(to, anew, 20), fresh(to, anew, 20);
+    EXPECT_FALSE(loaded.Load(StateReader(out.Encode())));
+    EXPECT_EQ(loaded.step_number(), 20u);
+    EXPECT_EQ(loaded.shard().seed, 5u);
+    Collect(loaded);
+    Collect(fresh);
+    EXPECT_TRUE(std::ranges::equal(loaded.obs().first(4 * 4), fresh.obs().first(4 * 4)));
+    EXPECT_EQ(loaded.step_number(), 40u);
   }
 }
 

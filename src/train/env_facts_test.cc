@@ -1,4 +1,4 @@
-// Runs on environments that cannot be saved or reproduced, and on environments with options.
+// Runs on environments with options, masks, actions of several parts and observations of bytes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,13 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using Assignments = std::vector<std::string>;
 
-constexpr const char* kWild = "FactsTest.Unpredictable-v0";
 constexpr const char* kBytes = "FactsTest.Bytes-v0";
 
 class EnvFactsTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    AddEnv(ForwardingEntry<UnpredictableBatch>(kWild, {}));
     AddEnv(BytesEntry(kBytes));
     AddEnv(SoaEntry<Corridor>());
     AddEnv(SoaEntry<Dials>());
@@ -60,33 +58,6 @@ class EnvFactsTest : public testing::Test {
 
   fs::path root_;
 };
-
-// Begins a run, ends it, and goes on with more steps.
-TEST_F(EnvFactsTest, WhatCannotBeSavedIsResumedWithFreshExperience) {
-  for (const auto& [algo, store] : {std::pair{"ppo", "allreduce"}, {"a2c", "shared"}, {"dqn", "allreduce"}}) {
-    SCOPED_TRACE(fmt::format("{} {}", algo, store));
-    fs::remove_all(root_);
-    const auto settings = Settings(kWild, algo, store, {"steps=2048", "envs=16"});
-    const RunFolder folder = Folder(*settings);
-    testing::internal::CaptureStderr();
-    const TrainResult first = Train(*settings, folder, {.json = false});
-    const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_NE(said.find("cannot be saved"), std::string::npos) << said;
-    EXPECT_NE(said.find("not reproducible"), std::string::npos) << said;
-    EXPECT_GE(first.facts.steps, 2048);
-
-    const auto checkpoint = ReadNewestCheckpoint(folder.path());
-    ASSERT_TRUE(checkpoint);
-    EXPECT_TRUE(checkpoint->Has("run/partial"));
-    EXPECT_FALSE(checkpoint->Has("shard/0/step_number"));
-    EXPECT_FALSE(checkpoint->Has("worker/0/shard/0/step_number"));
-    const std::int64_t more = first.facts.steps + 4096;
-    const TrainResult second = Train(
-        *Settings(kWild, algo, store, {fmt::format("steps={}", more), "envs=16"}), folder, {.json = true});
-    EXPECT_GE(second.facts.steps, more);
-    EXPECT_NE(second.facts.params_sha256, first.facts.params_sha256);
-  }
-}
 
 TEST_F(EnvFactsTest, WhatIsGivenUpIsSaidInOneLine) {
   EXPECT_EQ(DescribeLosses(FindEnv("CartPole-v1")), "");

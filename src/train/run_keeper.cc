@@ -45,8 +45,8 @@ void RunKeeper::Open(const RunProgress& progress) {
   if (folder_ != nullptr) {
     log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
     log_->printer().Note(Opening(settings_, network_));
-    if (const std::string losses = DescribeLosses(settings_.env()); !losses.empty()) {
-      log_->printer().Note(losses);
+    for (const std::string& line : {opening_line_, DescribeLosses(settings_.env())}) {
+      if (!line.empty()) log_->printer().Note(line);
     }
   }
   opened_ = true;

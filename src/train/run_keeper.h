@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/metrics/metric_row.h"
@@ -24,6 +25,8 @@ class RunKeeper {
 
   // The run goes on from a checkpoint with this progress. Throws Error.
   void GoOn(RunProgress& progress);
+  // A line for people, to be printed when the worker comes to lead; empty: none.
+  void SayWhenOpened(std::string line) { opening_line_ = std::move(line); }
   // Training begins here: what steps per second and the time to the next checkpoint count from.
   void Begin(std::int64_t steps);
   // The worker leads from now on. The folder changes only here. Throws Error.
@@ -55,6 +58,7 @@ class RunKeeper {
   const TrainOptions& options_;
   std::int64_t first_step_ = 0;  // of this process
   double last_checkpoint_s_ = 0;
+  std::string opening_line_;
   BestPolicy best_;
   bool opened_ = false;          // this worker leads, or has led
   std::unique_ptr<RunLog> log_;  // then, if there is a folder

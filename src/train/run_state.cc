@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/metrics/progress.h"
+
 namespace trireme {
 namespace {
 
@@ -27,7 +29,8 @@ std::string NameOf(Coordination coordination, int workers) {
 }
 
 constexpr const char* kPerWorker = "progress/per_worker";
-constexpr const char* kPartial = "run/partial";  // without the experience of its workers
+constexpr const char* kPartial = "run/partial";                   // without the experience of its workers
+constexpr const char* kWithoutEpisodes = "run/without_episodes";  // of an environment that cannot be saved
 
 // What a checkpoint must have in common with the settings it is loaded into.
 std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
@@ -49,6 +52,19 @@ std::string DescribeNetwork(const NetworkSpec& spec) {
     text += fmt::format("-{} {}", tower.outputs, NameOf(tower.activation));
   }
   return text;
+}
+
+std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_t steps) {
+  const std::string after = fmt::format("goes on after {} steps", FormatCount(static_cast<double>(steps)));
+  switch (resumed) {
+    case Resumed::kExactly:
+      return "";
+    case Resumed::kNewEpisodes:
+      return fmt::format("{}: {} begins new episodes, all else goes on", after, env);
+    case Resumed::kNoExperience:
+      return fmt::format("{} with what was learned: experience (episodes, replay) begins anew", after);
+  }
+  return "?";
 }
 
 std::string DescribeLosses(const EnvEntry& env) {
@@ -77,7 +93,7 @@ void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const 
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
   if (run.coordination() == Coordination::kElastic) return;
-  if (run.env_snapshots) algorithm.SaveShards(out);
+  algorithm.SaveShards(out);
   if (!run.asynchronous()) return;
   algorithm.SaveCommon(out);
   store.Save(out);
@@ -91,7 +107,8 @@ std::string WorkerPrefix(const RunConfig& run, int rank) {
 
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
-  if (!complete || !run.env_snapshots) out.PutValue<std::uint8_t>(kPartial, 1);
+  if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
+  if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
@@ -140,18 +157,17 @@ void LoadParams(const StateReader& checkpoint, const std::string& origin, const 
   FromCheckpoint(origin, [&] { checkpoint.Below(prefix).Get<float>("params", params); });
 }
 
-bool HoldsExperience(const StateReader& checkpoint, const RunConfig& run) {
-  return run.coordination() != Coordination::kElastic && !checkpoint.Has(kPartial);
-}
-
-void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
-                   Algorithm& algorithm) {
-  if (run.coordination() == Coordination::kElastic) return;
+Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                      int rank, Algorithm& algorithm) {
+  if (run.coordination() == Coordination::kElastic) return Resumed::kNoExperience;
   const StateReader own = checkpoint.Below(WorkerPrefix(run, rank));
+  const bool partial = checkpoint.Has(kPartial);
   FromCheckpoint(origin, [&] {
-    if (HoldsExperience(checkpoint, run)) algorithm.LoadShards(own);
+    if (!partial) algorithm.LoadShards(own);
     algorithm.LoadCommon(own);
   });
+  if (partial) return Resumed::kNoExperience;
+  return run.env_snapshots && !checkpoint.Has(kWithoutEpisodes) ? Resumed::kExactly : Resumed::kNewEpisodes;
 }
 
 }  // namespace trireme

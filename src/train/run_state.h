@@ -83,6 +83,15 @@ struct RunProgress {
   }
 };
 
+// What of its experience a resumed run goes on with.
+enum class Resumed {
+  kExactly,       // everything
+  kNewEpisodes,   // all but the episodes: the environment was not saved, or cannot be loaded
+  kNoExperience,  // nothing: what was learned is all there is
+};
+// What begins anew in a run that goes on after `steps`: one line, or empty.
+std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_t steps);
+
 // What a run gives up because its environment cannot be saved or reproduced: one line, or empty.
 std::string DescribeLosses(const EnvEntry& env);
 
@@ -97,8 +106,7 @@ void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Al
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
 // Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`:
-// the states of all workers are there; without them, or without environments that can be saved, a resumed run
-// continues with its parameters, but with fresh experience.
+// the states of all workers are there; without them a resumed run has Resumed::kNoExperience.
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out);
 
@@ -111,9 +119,9 @@ void LoadStore(const StateReader& checkpoint, const std::string& origin, const R
 // Only the parameters, behind `prefix`, for whoever does not go on training.
 void LoadParams(const StateReader& checkpoint, const std::string& origin, const std::string& prefix,
                 std::span<float> params);
-// What all workers hold alike, and the worker's shards if the checkpoint holds those of all workers.
-void LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run, int rank,
-                   Algorithm& algorithm);
-bool HoldsExperience(const StateReader& checkpoint, const RunConfig& run);
+// What all workers hold alike, and the worker's shards if the checkpoint holds those of all workers. Alike on all
+// workers.
+Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                      int rank, Algorithm& algorithm);
 
 }  // namespace trireme

@@ -55,7 +55,8 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
     keeper_.GoOn(progress_);
   }
   progress_.AimAt(run_.target);
-  Enter(checkpoint);
+  const Resumed resumed = Enter(checkpoint);
+  keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
 }
 
 // What errors call the place of the checkpoint.
@@ -63,7 +64,7 @@ std::string Worker::Origin() const {
   return folder_ == nullptr ? "the folder of the run" : folder_->path().string();
 }
 
-void Worker::Enter(const std::optional<StateReader>& checkpoint) {
+Resumed Worker::Enter(const std::optional<StateReader>& checkpoint) {
   const bool done = Done();
   const WorkerLinks::Entry entry = links_->Join(progress_.steps);
   Boundary boundary;
@@ -83,9 +84,17 @@ void Worker::Enter(const std::optional<StateReader>& checkpoint) {
   evaluations_passed_ = run_.eval_every == 0 ? 0 : progress_.steps / run_.eval_every;
 
   const int rank = links_->rank();
-  if (rank != rank_) MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
-  if (checkpoint && entry.boundary.empty()) LoadAlgorithm(*checkpoint, Origin(), run_, rank, *algorithm_);
+  const bool fresh = rank != rank_;
+  if (fresh) MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
+  Resumed resumed = Resumed::kExactly;
+  if (checkpoint && entry.boundary.empty()) {
+    resumed = LoadAlgorithm(*checkpoint, Origin(), run_, rank, *algorithm_);
+  } else if (fresh && !entry.boundary.empty() && !entry.others_are_there) {
+    resumed = Resumed::kNoExperience;  // that of the others is gone with them
+  }
   LoadCommon(boundary);
+  if (resumed == Resumed::kNoExperience) algorithm_->BeginWithoutExperience();
+  return resumed;
 }
 
 void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {

@@ -56,8 +56,9 @@ class Worker {
   void SetInterrupted(bool interrupted) { interrupted_ = interrupted; }
 
   // Takes part, or takes part again. Where others have begun before, it goes on from what they hold in common,
-  // with shards that nobody has; else all begin together, from the checkpoint if there is one.
-  void Enter(const std::optional<StateReader>& checkpoint);
+  // with shards that nobody has; else all begin together, from the checkpoint if there is one. Returns what of the
+  // experience of earlier processes goes on.
+  Resumed Enter(const std::optional<StateReader>& checkpoint);
   // What was decided at the boundary where this worker has entered, once.
   std::optional<Decision> TakeEntry() { return std::exchange(entered_, {}); }
   // What all workers in step hold alike.
