@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "trireme/algo/ppo_loss.h"
+#include "trireme/algo/test_loss.h"
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kLogTwoPi = 1.8378770664093453;
-constexpr float kUntouched = 12345.0f;  // marks floats that no kernel may write
 
 using Stats = std::array<float, kA2cStats>;
 using DoubleStats = std::array<double, kA2cStats>;
@@ -92,28 +90,6 @@ DoubleStats ValueReference(const Data& data, const std::vector<double>& values, 
 double Loss(const A2cLossRule& rule, const DoubleStats& stats) {
   return rule.per_sample * (stats[kA2cPolicyLoss] - rule.entropy_coef * stats[kA2cEntropy] +
                             rule.value_coef * stats[kA2cValueLoss]);
-}
-
-// d f / d x[i] by central differences.
-template <class F>
-double Slope(std::vector<double>& x, std::size_t i, F&& f) {
-  constexpr double kStep = 1e-5;
-  const double saved = x[i];
-  x[i] = saved + kStep;
-  const double above = f();
-  x[i] = saved - kStep;
-  const double below = f();
-  x[i] = saved;
-  return (above - below) / (2 * kStep);
-}
-
-std::vector<float> ToFloats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
-
-// Random outputs, rounded to float so that both sides see the same numbers.
-std::vector<double> RandomOutputs(std::size_t size, double scale, RandomStream& random) {
-  std::vector<double> values(size);
-  for (double& v : values) v = static_cast<float>(scale * random.NextNormal());
-  return values;
 }
 
 void ExpectStats(const Stats& actual, const DoubleStats& expected, double tolerance) {

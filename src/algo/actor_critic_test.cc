@@ -7,8 +7,8 @@
 #include <numbers>
 #include <vector>
 
+#include "trireme/algo/test_model.h"
 #include "trireme/base/rng.h"
-#include "trireme/nn/fused_executor.h"
 
 namespace trireme {
 namespace {
@@ -25,44 +25,6 @@ EnvSpec ContinuousEnv(int obs_size, int actions) {
   env.action = ActionSpace::Box(actions, -1.0f, 1.0f);
   return env;
 }
-
-// A network with lively outputs, its parameters and its scratch memory.
-struct Model {
-  static constexpr int kCapacity = 64;
-
-  Model(const EnvSpec& spec, bool shared)
-      : env(spec),
-        network(MakeActorCriticNetwork(
-            {.layers = {.hidden = {16, 8}}, .shared_tower = shared, .policy_gain = 2.0}, env)),
-        executor(network),
-        actor_critic(executor, env),
-        tape(executor.MakeTape(kCapacity)),
-        params(network.param_count()) {
-    network.Initialise(4, params);
-    tape->SetParams(params);
-  }
-
-  std::vector<float> PolicyOf(const std::vector<float>& obs, int n) {
-    const auto [data, stride] = actor_critic.Policy(obs.data(), n, *tape);
-    std::vector<float> out;
-    for (int b = 0; b < n; ++b) out.insert(out.end(), data + b * stride, data + b * stride + env_outputs());
-    return out;
-  }
-  std::vector<float> ValueOf(const std::vector<float>& obs, int n) {
-    const auto [data, stride] = actor_critic.Value(obs.data(), n, *tape);
-    std::vector<float> out;
-    for (int b = 0; b < n; ++b) out.push_back(data[b * stride]);
-    return out;
-  }
-  int env_outputs() const { return actor_critic.policy_size(); }
-
-  EnvSpec env;
-  Network network;
-  FusedExecutor executor;
-  ActorCritic actor_critic;
-  std::unique_ptr<Tape> tape;
-  std::vector<float> params;
-};
 
 std::vector<float> RandomObs(int n, int size) {
   RandomStream random(8, Purpose::kTest, 0, 0);
@@ -81,7 +43,7 @@ std::vector<float> Repeated(int n, int size) {
 struct Draws {
   std::vector<float> actions, log_probs;
 };
-Draws SampleOnce(Model& model, const std::vector<float>& obs, int n, std::uint64_t seed,
+Draws SampleOnce(TestModel& model, const std::vector<float>& obs, int n, std::uint64_t seed,
                  std::uint32_t first_env, std::uint64_t step) {
   Draws draws{std::vector<float>(static_cast<std::size_t>(n) * model.env.action.size()),
               std::vector<float>(n)};
@@ -104,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Towers, testing::Bool(),
 
 TEST_P(Towers, TheNetworkHasTheRightParts) {
   const bool shared = GetParam();
-  Model discrete(DiscreteEnv(5, 3), shared), continuous(ContinuousEnv(5, 2), shared);
+  TestModel discrete(DiscreteEnv(5, 3), shared), continuous(ContinuousEnv(5, 2), shared);
   EXPECT_EQ(discrete.actor_critic.shared(), shared);
   EXPECT_EQ(discrete.network.spec().towers.size(), shared ? 1u : 2u);
   EXPECT_EQ(discrete.network.spec().towers[0].outputs, shared ? 4 : 3);
@@ -114,7 +76,7 @@ TEST_P(Towers, TheNetworkHasTheRightParts) {
 }
 
 TEST_P(Towers, ValuesComeFromTheValueOutput) {
-  Model model(DiscreteEnv(5, 3), GetParam());
+  TestModel model(DiscreteEnv(5, 3), GetParam());
   const std::vector<float> obs = RandomObs(10, 5);
   const std::size_t last = model.network.spec().towers.size() - 1;
   const int outputs = model.network.spec().towers[last].outputs;
@@ -128,7 +90,7 @@ TEST_P(Towers, ValuesComeFromTheValueOutput) {
 
 TEST_P(Towers, DiscreteActionsFollowTheSoftmax) {
   for (const int choices : {2, 5}) {
-    Model model(DiscreteEnv(4, choices), GetParam());
+    TestModel model(DiscreteEnv(4, choices), GetParam());
     constexpr int kEnvs = 50, kSteps = 2000;
     const std::vector<float> obs = Repeated(kEnvs, 4);
     const std::vector<double> p = Softmax(model.PolicyOf(obs, kEnvs).data(), choices);
@@ -153,7 +115,7 @@ TEST_P(Towers, DiscreteActionsFollowTheSoftmax) {
 }
 
 TEST_P(Towers, ContinuousActionsFollowTheGaussian) {
-  Model model(ContinuousEnv(3, 2), GetParam());
+  TestModel model(ContinuousEnv(3, 2), GetParam());
   const std::span<float> log_std = model.actor_critic.LogStd(std::span<float>(model.params));
   log_std[0] = -1.0f;
   log_std[1] = 0.5f;
@@ -186,7 +148,7 @@ TEST_P(Towers, ContinuousActionsFollowTheGaussian) {
 // What a worker draws for an environment may not depend on which others it draws for.
 TEST_P(Towers, ADrawBelongsToItsEnvironmentAndStep) {
   for (const bool discrete : {true, false}) {
-    Model model(discrete ? DiscreteEnv(4, 5) : ContinuousEnv(4, 2), GetParam());
+    TestModel model(discrete ? DiscreteEnv(4, 5) : ContinuousEnv(4, 2), GetParam());
     const int width = model.env.action.size();
     constexpr int kEnvs = 40;
     const std::vector<float> obs = RandomObs(kEnvs, 4);
@@ -214,7 +176,7 @@ TEST_P(Towers, ADrawBelongsToItsEnvironmentAndStep) {
 TEST_P(Towers, GreedyIsTheMostProbableAction) {
   constexpr int kEnvs = 40;
   const std::vector<float> obs = RandomObs(kEnvs, 4);
-  Model discrete(DiscreteEnv(4, 5), GetParam());
+  TestModel discrete(DiscreteEnv(4, 5), GetParam());
   std::vector<float> actions(kEnvs);
   discrete.actor_critic.Greedy(obs.data(), nullptr, kEnvs, *discrete.tape, actions.data());
   const std::vector<float> logits = discrete.PolicyOf(obs, kEnvs);
@@ -225,14 +187,14 @@ TEST_P(Towers, GreedyIsTheMostProbableAction) {
   }
   EXPECT_TRUE(different);
 
-  Model continuous(ContinuousEnv(4, 2), GetParam());
+  TestModel continuous(ContinuousEnv(4, 2), GetParam());
   std::vector<float> means(2 * kEnvs);
   continuous.actor_critic.Greedy(obs.data(), nullptr, kEnvs, *continuous.tape, means.data());
   EXPECT_EQ(means, continuous.PolicyOf(obs, kEnvs));
 }
 
 TEST(ActorCritic, NearCertainAndImpossibleActions) {
-  Model model(DiscreteEnv(2, 3), false);
+  TestModel model(DiscreteEnv(2, 3), false);
   std::fill(model.params.begin(), model.params.end(), 0.0f);
   const auto& tensors = model.network.layout().tensors();
   const auto bias =

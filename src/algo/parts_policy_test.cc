@@ -4,40 +4,10 @@
 #include <cmath>
 #include <vector>
 
-#include "trireme/algo/actor_critic.h"
-#include "trireme/base/rng.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/algo/test_model.h"
 
 namespace trireme {
 namespace {
-
-struct Model {
-  explicit Model(const EnvSpec& spec)
-      : env(spec),
-        network(MakeActorCriticNetwork({.layers = {}, .shared_tower = true, .policy_gain = 2.0}, env)),
-        executor(network),
-        actor_critic(executor, env),
-        tape(executor.MakeTape(64)),
-        params(network.param_count()) {
-    network.Initialise(4, params);
-    tape->SetParams(params);
-  }
-  std::vector<float> Logits(const std::vector<float>& obs, int n) {
-    const auto [data, stride] = actor_critic.Policy(obs.data(), n, *tape);
-    std::vector<float> out;
-    for (int b = 0; b < n; ++b) {
-      out.insert(out.end(), data + b * stride, data + b * stride + env.action.choices());
-    }
-    return out;
-  }
-
-  EnvSpec env;
-  Network network;
-  FusedExecutor executor;
-  ActorCritic actor_critic;
-  std::unique_ptr<Tape> tape;
-  std::vector<float> params;
-};
 
 EnvSpec Spec(std::vector<int> parts, bool masks) {
   EnvSpec spec;
@@ -58,10 +28,10 @@ TEST(PartsPolicy, DrawsByItsProbabilitiesAndNothingThatIsForbidden) {
   for (const bool masked : {false, true}) {
     for (const auto& parts : {std::vector<int>{3, 4}, {2, 2, 2, 2, 2}, {4}}) {
       if (parts.size() == 1 && !masked) continue;  // that is the plain policy
-      Model model(Spec(parts, masked));
+      TestModel model(Spec(parts, masked), true);
       const int choices = model.env.action.choices(), n = 2;
       const std::vector<float> obs = {0.3f, -1.0f, 0.5f, 1.0f, 0.2f, -0.4f};
-      const std::vector<float> logits = model.Logits(obs, n);
+      const std::vector<float> logits = model.PolicyOf(obs, n);
       std::vector<std::uint8_t> masks(static_cast<std::size_t>(n) * choices, 1);
       for (int b = 0; masked && b < n; ++b) masks[b * choices + b] = 0;  // one choice of the first part
       const std::uint8_t* given = masked ? masks.data() : nullptr;
@@ -115,7 +85,7 @@ TEST(PartsPolicy, DrawsByItsProbabilitiesAndNothingThatIsForbidden) {
 
 // A mask that allows everything draws what the plain policy draws.
 TEST(PartsPolicy, AnOpenMaskDrawsTheSame) {
-  Model plain(Spec({4}, false)), masked(Spec({4}, true));
+  TestModel plain(Spec({4}, false), true), masked(Spec({4}, true), true);
   const std::vector<float> obs = {0.3f, -1.0f, 0.5f};
   const std::vector<std::uint8_t> open(4, 1);
   for (std::uint64_t step = 0; step < 200; ++step) {

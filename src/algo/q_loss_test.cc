@@ -10,13 +10,13 @@
 #include <tuple>
 #include <vector>
 
+#include "trireme/algo/test_loss.h"
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
 
-constexpr float kUntouched = 12345.0f;  // marks floats that no kernel may write
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -77,28 +77,6 @@ DoubleStats Reference(const Data& data, const QLossRule& rule, const QHead& head
   return stats;
 }
 
-// d f / d x[i] by central differences.
-template <class F>
-double Slope(std::vector<double>& x, std::size_t i, F&& f) {
-  constexpr double kStep = 1e-5;
-  const double saved = x[i];
-  x[i] = saved + kStep;
-  const double above = f();
-  x[i] = saved - kStep;
-  const double below = f();
-  x[i] = saved;
-  return (above - below) / (2 * kStep);
-}
-
-std::vector<float> ToFloats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
-
-// Random outputs, rounded to float so that both sides see the same numbers.
-std::vector<double> RandomOutputs(std::size_t size, RandomStream& random) {
-  std::vector<double> values(size);
-  for (double& v : values) v = static_cast<float>(2 * random.NextNormal());
-  return values;
-}
-
 // Every test runs over all heads: those compiled for their number of choices and others.
 constexpr QHead kHeads[] = {{1, false}, {2, false}, {3, false}, {6, false},
                             {1, true},  {2, true},  {3, true},  {6, true}};
@@ -126,7 +104,7 @@ TEST_P(QBatchSizes, GradientErrorsAndStatistics) {
     const std::size_t size = SizeFor(head);
     for (const bool weighted : {false, true}) {
       for (const float huber : {0.0f, 1.5f}) {
-        std::vector<double> outputs = RandomOutputs(size, random);
+        std::vector<double> outputs = RandomOutputs(size, 2, random);
         const Data data = RandomData(n, head.choices, weighted, random);
         const QLossRule rule{.huber = huber, .per_sample = 0.125f};
         std::vector<float> d(size + 1, kUntouched), errors(n + 1, kUntouched);
@@ -160,7 +138,7 @@ TEST_P(QBatchSizes, GreedyTakesTheHighest) {
   for (const QHead& head : kHeads) {
     SCOPED_TRACE(testing::Message() << head.choices << " choices, dueling " << head.dueling);
     const std::size_t size = SizeFor(head);
-    const std::vector<double> outputs = RandomOutputs(size, random);
+    const std::vector<double> outputs = RandomOutputs(size, 2, random);
     const std::vector<float> inputs = ToFloats(outputs);
     std::vector<float> actions(n + 1, kUntouched);
     QGreedy(head, inputs.data(), n, actions.data());
@@ -173,7 +151,8 @@ TEST_P(QBatchSizes, TargetsPlainAndDouble) {
   for (const QHead& head : kHeads) {
     SCOPED_TRACE(testing::Message() << head.choices << " choices, dueling " << head.dueling);
     const std::size_t size = SizeFor(head);
-    const std::vector<double> target = RandomOutputs(size, random), online = RandomOutputs(size, random);
+    const std::vector<double> target = RandomOutputs(size, 2, random),
+                              online = RandomOutputs(size, 2, random);
     const std::vector<float> target_outputs = ToFloats(target), online_outputs = ToFloats(online);
     std::vector<float> returns, discounts;
     for (int b = 0; b < n; ++b) {
@@ -200,7 +179,7 @@ TEST_P(QBatchSizes, TerminalTargetsIgnoreTheNextState) {
   for (const QHead& head : kHeads) {
     SCOPED_TRACE(testing::Message() << head.choices << " choices, dueling " << head.dueling);
     const std::size_t size = SizeFor(head);
-    std::vector<float> outputs = ToFloats(RandomOutputs(size, random));
+    std::vector<float> outputs = ToFloats(RandomOutputs(size, 2, random));
     std::vector<float> returns(n, 0.5f), discounts(n, 0.9f), expected(n), targets(n);
     QTargets(head, outputs.data(), nullptr, returns.data(), discounts.data(), n, expected.data());
     for (const float next : {kNan, kInfinity, -kInfinity}) {

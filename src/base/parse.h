@@ -1,4 +1,4 @@
-// Text to numbers, strictly: the whole text must be the number, nothing wraps and nothing is rounded in
+// Text to lines and numbers; numbers strictly: the whole text must be the number, nothing wraps and nothing is rounded in
 // silence. Surrounding blanks, a leading '+' and underscores between digits are allowed: " 1_000_000 ".
 #pragma once
 
@@ -10,6 +10,10 @@ namespace trireme {
 
 // The text without blanks at both ends.
 std::string_view Trim(std::string_view text);
+
+// Takes the first line, without its end, off the front of `text`. Empty where no line ends: then nothing is
+// taken.
+std::string_view TakeLine(std::string_view& text);
 
 // A finite number, or nothing: NaN, infinity and what a double cannot hold are refused.
 std::optional<double> ParseDouble(std::string_view text);

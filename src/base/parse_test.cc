@@ -11,6 +11,15 @@ TEST(Parse, TrimRemovesBlanksAtBothEnds) {
   EXPECT_EQ(Trim(""), "");
 }
 
+TEST(Parse, LinesAreTakenOneByOneAsFarAsTheyEnd) {
+  std::string_view text = "a b\n\nrest";
+  EXPECT_EQ(TakeLine(text), "a b");
+  EXPECT_EQ(TakeLine(text), "");
+  EXPECT_EQ(text, "rest");
+  EXPECT_EQ(TakeLine(text), "");
+  EXPECT_EQ(text, "rest");
+}
+
 TEST(Parse, Doubles) {
   EXPECT_EQ(ParseDouble("1_000.5"), 1000.5);
   EXPECT_EQ(ParseDouble(" +3e-4 "), 3e-4);

@@ -7,6 +7,7 @@
 
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
+#include "trireme/nn/plain_tower.h"
 
 namespace trireme {
 namespace {
@@ -16,35 +17,6 @@ constexpr Activation kActivations[] = {Activation::kTanh, Activation::kRelu, Act
 constexpr int kWidths[] = {1, 5, 8, 24, 64, 100};
 constexpr int kSamples[] = {1, 3, 4, 7, 64};
 constexpr float kPadding = 12345.0f;  // between the rows; must survive
-
-double Apply(Activation activation, double z) {
-  switch (activation) {
-    case Activation::kTanh:
-      return std::tanh(z);
-    case Activation::kRelu:
-      return std::max(z, 0.0);
-    case Activation::kElu:
-      return z > 0 ? z : std::expm1(z);
-    case Activation::kSilu:
-      break;
-  }
-  return z / (1 + std::exp(-z));
-}
-
-double Derivative(Activation activation, double z) {
-  const double sigmoid = 1 / (1 + std::exp(-z));
-  switch (activation) {
-    case Activation::kTanh:
-      return 1 - std::tanh(z) * std::tanh(z);
-    case Activation::kRelu:
-      return z > 0 ? 1 : 0;
-    case Activation::kElu:
-      return z > 0 ? 1 : std::exp(z);
-    case Activation::kSilu:
-      break;
-  }
-  return sigmoid + z * sigmoid * (1 - sigmoid);
-}
 
 std::vector<float> Normal(std::size_t size, std::uint64_t step, double scale = 1.0) {
   RandomStream random(1, Purpose::kTest, 0, step);
@@ -100,8 +72,8 @@ TEST_P(DenseKernelsTest, BiasActivateAndItsBackward) {
           for (int b = 0; b < n; ++b) {
             const int at = b * rows.ld + i;
             const double biased = static_cast<double>(z[at] + bias[i]);
-            const double d = da[at] * Derivative(activation, biased);
-            ASSERT_NEAR(y[at], Apply(activation, biased), 1e-6 * std::max(1.0, std::fabs(biased)));
+            const double d = da[at] * PlainSlope(activation, biased);
+            ASSERT_NEAR(y[at], PlainActivation(activation, biased), 1e-6 * std::max(1.0, std::fabs(biased)));
             ASSERT_NEAR(dz[at], d, 4e-6 * std::max(1.0, std::fabs(biased)));
             sum += d;
           }
@@ -126,8 +98,9 @@ TEST_P(DenseKernelsTest, ExtremeInputsStayFiniteAndNanPasses) {
       std::vector<float> dz(rows.width, 1.0f), dbias(rows.width);
       ActivationBackward(activation, rows, y.data(), slope.data(), dz.data(), dbias.data());
       for (int i = 0; i < rows.width; ++i) {
-        EXPECT_NEAR(y[i], Apply(activation, x), 1e-6 * std::max(1.0f, x)) << static_cast<int>(activation);
-        EXPECT_NEAR(dz[i], Derivative(activation, x), 2e-6) << static_cast<int>(activation) << " at " << x;
+        EXPECT_NEAR(y[i], PlainActivation(activation, x), 1e-6 * std::max(1.0f, x))
+            << static_cast<int>(activation);
+        EXPECT_NEAR(dz[i], PlainSlope(activation, x), 2e-6) << static_cast<int>(activation) << " at " << x;
       }
     }
     const std::vector<float> bias(rows.width, nan);
@@ -177,7 +150,7 @@ void CheckHeadBackward(Activation activation, int outputs, Rows rows) {
     for (int b = 0; b < n; ++b) {
       double d = 0;
       for (int o = 0; o < outputs; ++o) d += static_cast<double>(dout[b * outputs + o]) * w[o * width + i];
-      d *= Derivative(activation, z[b * rows.ld + i]);
+      d *= PlainSlope(activation, z[b * rows.ld + i]);
       ASSERT_NEAR(dz[b * rows.ld + i], d, 2e-5);
       sum += d;
     }

@@ -19,6 +19,36 @@ using Numbers = std::vector<double>;
 
 inline Numbers ToNumbers(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
+inline double PlainActivation(Activation activation, double z) {
+  switch (activation) {
+    case Activation::kTanh:
+      return std::tanh(z);
+    case Activation::kRelu:
+      return std::max(z, 0.0);
+    case Activation::kElu:
+      return z > 0 ? z : std::expm1(z);
+    case Activation::kSilu:
+      break;
+  }
+  return z / (1 + std::exp(-z));
+}
+
+// Its derivative.
+inline double PlainSlope(Activation activation, double z) {
+  const double sigmoid = 1 / (1 + std::exp(-z));
+  switch (activation) {
+    case Activation::kTanh:
+      return 1 - std::tanh(z) * std::tanh(z);
+    case Activation::kRelu:
+      return z > 0 ? 1 : 0;
+    case Activation::kElu:
+      return z > 0 ? 1 : std::exp(z);
+    case Activation::kSilu:
+      break;
+  }
+  return sigmoid + z * sigmoid * (1 - sigmoid);
+}
+
 class PlainTower {
  public:
   PlainTower(const TowerSpec& spec, const ParamLayout& layout) : activation_(spec.activation) {
@@ -61,7 +91,7 @@ class PlainTower {
           dx[i] += dz[o] * params[layer.Weight(i, o)];
         }
       }
-      for (int i = 0; l > 0 && i < layer.inputs; ++i) dx[i] *= Slope(pass.z[l - 1][i]);
+      for (int i = 0; l > 0 && i < layer.inputs; ++i) dx[i] *= PlainSlope(activation_, pass.z[l - 1][i]);
       dz = dx;
     }
     return dz;
@@ -101,41 +131,12 @@ class PlainTower {
         double sum = params[layer.bias + o];
         for (int i = 0; i < layer.inputs; ++i) sum += params[layer.Weight(i, o)] * in[i];
         z.push_back(sum);
-        y.push_back(Activate(sum));
+        y.push_back(PlainActivation(activation_, sum));
       }
       pass.x.push_back(std::exchange(in, y));
       pass.z.push_back(z);
     }
     return pass;
-  }
-
-  double Activate(double z) const {
-    switch (activation_) {
-      case Activation::kTanh:
-        return std::tanh(z);
-      case Activation::kRelu:
-        return std::max(z, 0.0);
-      case Activation::kElu:
-        return z > 0 ? z : std::expm1(z);
-      case Activation::kSilu:
-        break;
-    }
-    return z / (1 + std::exp(-z));
-  }
-
-  double Slope(double z) const {
-    const double sigmoid = 1 / (1 + std::exp(-z));
-    switch (activation_) {
-      case Activation::kTanh:
-        return 1 - std::tanh(z) * std::tanh(z);
-      case Activation::kRelu:
-        return z > 0 ? 1 : 0;
-      case Activation::kElu:
-        return z > 0 ? 1 : std::exp(z);
-      case Activation::kSilu:
-        break;
-    }
-    return sigmoid + z * sigmoid * (1 - sigmoid);
   }
 
   Activation activation_;

@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/parse.h"
 
 namespace trireme {
 namespace {
@@ -22,15 +23,6 @@ void RemoveTemporaries(const std::filesystem::path& folder) {
     const std::string name = path.filename().string();
     if (name.ends_with(fmt::format("{}.tmp", kSuffix))) std::filesystem::remove(path, ignored);
   }
-}
-
-// Takes one line off the front of `text`.
-std::string_view TakeLine(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  if (end == std::string_view::npos) return {};
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end + 1);
-  return line;
 }
 
 // The content of a file is not what this program writes.

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/parse.h"
 
 namespace trireme {
 namespace {
@@ -14,15 +15,6 @@ constexpr std::string_view kMagic = "TRIREME SHARD\n";
 constexpr int kVersion = 3;  // of all files of a part
 constexpr std::string_view kWayOut =
     "put back a copy of the whole folder, or remove the folder to begin the part anew";
-
-// Takes one line off the front of `text`.
-std::string_view TakeLine(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  if (end == std::string_view::npos) return {};
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end + 1);
-  return line;
-}
 
 }  // namespace
 
