@@ -6,8 +6,9 @@
 // of truncated episodes are kept in a list, for bootstrapping.
 //
 // Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own: while one is on its way,
-// actions are chosen for the other. What is collected does not depend on it: draws are keyed by environment,
-// and everything is recorded step by step, in the order of the environments.
+// actions are chosen for the other. What is collected does not depend on it, where a policy chooses for an
+// environment alike in any company: draws are keyed by environment, and everything is recorded step by step, in
+// the order of the environments.
 //
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
