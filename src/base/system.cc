@@ -29,6 +29,19 @@ int UsableProcessors() {
   return CPU_COUNT(&set);
 }
 
+int CurrentProcessor() { return sched_getcpu(); }
+
+void LeaveProcessors(std::span<const int> processors) {
+  cpu_set_t usable, elsewhere;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+  elsewhere = usable;
+  for (const int processor : processors) {
+    if (processor >= 0 && processor < CPU_SETSIZE) CPU_CLR(processor, &elsewhere);
+  }
+  if (CPU_COUNT(&elsewhere) == 0) return;
+  if (sched_setaffinity(0, sizeof(elsewhere), &elsewhere) == 0) sched_setaffinity(0, sizeof(usable), &usable);
+}
+
 std::uint64_t MachineMemory() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

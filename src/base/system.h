@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace trireme {
 
@@ -11,6 +12,11 @@ double MonotonicSeconds();
 double CpuSeconds();
 // Processors this process may use.
 int UsableProcessors();
+// Where the calling thread runs just now.
+int CurrentProcessor();
+// Moves the calling thread to a processor that it may use and that is not among these, if there is one. It
+// stays as free as before to be moved again.
+void LeaveProcessors(std::span<const int> processors);
 // Memory of the machine, in bytes.
 std::uint64_t MachineMemory();
 

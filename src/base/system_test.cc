@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <thread>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -28,6 +29,38 @@ TEST(System, ProcessorsFollowTheAffinity) {
     ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
     EXPECT_EQ(UsableProcessors(), 1);
   }).join();
+}
+
+cpu_set_t Affinity() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  return set;
+}
+
+TEST(System, AThreadLeavesProcessorsAndStaysFree) {
+  if (UsableProcessors() < 2) GTEST_SKIP() << "there is one processor only";
+  std::thread([] {
+    const cpu_set_t before = Affinity();
+    bool left = false;
+    for (int i = 0; i < 100 && !left; ++i) {  // the system may move it back before anybody looks
+      const int here[] = {CurrentProcessor()};
+      LeaveProcessors(here);
+      left = CurrentProcessor() != here[0];
+    }
+    EXPECT_TRUE(left);
+    const cpu_set_t after = Affinity();
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  }).join();
+}
+
+TEST(System, AThreadWithNowhereToGoStays) {
+  const cpu_set_t before = Affinity();
+  std::vector<int> all = {-1, CPU_SETSIZE};
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) all.push_back(processor);
+  LeaveProcessors(all);
+  const cpu_set_t after = Affinity();
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 }  // namespace

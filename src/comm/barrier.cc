@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kSpins = 2'000;  // some ten microseconds
 constexpr int kYields = 200;
+constexpr double kMoveEvery = 1e-3;  // seconds: somebody else may want the processors, too
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -26,17 +27,28 @@ double ThreadBarrier::Wait(int thread) {
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
   Seat& own = seats_[thread];
   const std::uint32_t round = ++own.round;
+  own.processor.store(CurrentProcessor(), std::memory_order_relaxed);
   own.arrivals.fetch_add(1, std::memory_order_acq_rel);
   own.arrivals.notify_all();
   double idle_s = 0;
   for (const Seat& seat : seats_) {
     if (Arrived(seat, round)) continue;
     const double since_s = MonotonicSeconds();
+    if (spins_ > 0) KeepApart(own, seat, since_s);
     WaitFor(seat, round);
     idle_s += MonotonicSeconds() - since_s;
   }
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
   return idle_s;
+}
+
+void ThreadBarrier::KeepApart(Seat& own, const Seat& other, double now_s) const {
+  const auto processor = [](const Seat& seat) { return seat.processor.load(std::memory_order_relaxed); };
+  if (processor(own) != processor(other) || now_s - own.moved_s < kMoveEvery) return;
+  own.moved_s = now_s;
+  std::vector<int> taken;
+  for (const Seat& seat : seats_) taken.push_back(processor(seat));
+  LeaveProcessors(taken);
 }
 
 // A thread may be a round ahead. The numbers wrap.

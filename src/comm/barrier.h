@@ -2,7 +2,11 @@
 //
 // Waiting threads spin for a moment, because the others are usually microseconds away, then give way to
 // whoever else wants the processor (the missing thread, perhaps), and then sleep. Where there are more
-// threads than processors they sleep at once.
+// threads than processors they give way at once.
+//
+// Threads that wait for each other all the time look to the system like one that needs a processor, and may be
+// left on the same one for good, each spinning while the other cannot run. A thread that finds itself where
+// the one it waits for is moves elsewhere.
 #pragma once
 
 #include <atomic>
@@ -26,11 +30,14 @@ class ThreadBarrier {
   // line between two processors.
   struct alignas(128) Seat {
     std::atomic<std::uint32_t> arrivals{0};
-    std::uint32_t round = 0;  // the owner's
+    std::atomic<int> processor{-1};  // where the owner was when it came to wait last
+    std::uint32_t round = 0;         // the owner's
+    double moved_s = 0;              // the owner's
   };
 
   bool Arrived(const Seat& seat, std::uint32_t round) const;
   void WaitFor(const Seat& seat, std::uint32_t round) const;
+  void KeepApart(Seat& own, const Seat& other, double now_s) const;
 
   const int spins_;
   std::vector<Seat> seats_;
