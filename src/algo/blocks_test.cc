@@ -29,7 +29,7 @@ class BlocksTest : public testing::Test {
 
   std::vector<float> Initial() const { return std::vector<float>(network_.param_count(), 1.0f); }
   WorkerContext context() {
-    return {.env = FindEnv("CartPole-v1"),
+    return {.env = env_,
             .executor = executor_,
             .store = *store_,
             .seed = 7,
@@ -38,6 +38,7 @@ class BlocksTest : public testing::Test {
             .own_shards = 2};
   }
 
+  const EnvEntry env_ = FindEnv("CartPole-v1");
   const Network network_{
       {.towers = {{.name = "t", .inputs = 4, .hidden = {3}, .outputs = 2}}, .free_vectors = {}}};
   const FusedExecutor executor_{network_};

@@ -33,6 +33,7 @@ class StepsElsewhere : public testing::TestWithParam<RunCase> {
     Add("Dials", SoaEntry<Dials>());
   }
   static void Add(const std::string& name, EnvEntry env) {
+    env.options = nullptr;  // they are those of the environment it was made of
     for (const bool elsewhere : {false, true}) {
       env.facts.steps_elsewhere = elsewhere;
       env.spec.name = NameOf(name, elsewhere);

@@ -215,7 +215,7 @@ class AlgorithmRun {
     outcome.params.assign(store.params().begin(), store.params().end());
   }
 
-  const EnvEntry& env_;
+  EnvEntry env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   Network network_;
   FusedExecutor fused_;

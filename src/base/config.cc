@@ -20,6 +20,7 @@ namespace {
 
 using Field = ConfigFields::Field;
 
+constexpr std::string_view kNumberOr = "float or ";  // and what is written for none
 constexpr std::uint64_t kLargestToml = std::numeric_limits<std::int64_t>::max();
 
 template <class T>
@@ -68,6 +69,8 @@ std::string AssignWhole(std::string_view text, const Range& range, Int& value) {
   value = parsed;
   return "";
 }
+
+constexpr const char* kTextList = "a list of texts like [\"one\", \"two\"]";
 
 // "[64, 64]" or "64,64"; "[]" is the empty list.
 std::string AssignList(std::string_view text, const Range& each, std::vector<int>& value) {
@@ -122,6 +125,26 @@ bool FitsToml(std::string_view text) {
   }
 }
 
+// A list as TOML has it.
+std::string AssignTexts(std::string_view text, std::vector<std::string>& value) {
+  if (FindDeepToml(text)) return kTextList;
+  try {
+    const toml::table table = toml::parse(fmt::format("x = {}", text));
+    const toml::array* array = table.size() == 1 ? table["x"].as_array() : nullptr;
+    if (array == nullptr) return kTextList;
+    std::vector<std::string> parsed;
+    for (const toml::node& element : *array) {
+      const auto* one = element.as_string();
+      if (one == nullptr) return kTextList;
+      parsed.push_back(one->get());
+    }
+    value = std::move(parsed);
+    return "";
+  } catch (const toml::parse_error&) {
+    return kTextList;
+  }
+}
+
 std::string Choices(const OneOf& names) { return fmt::format("one of {}", Join(names)); }
 bool IsOneOf(std::string_view text, const OneOf& names) {
   return std::find(names.begin(), names.end(), text) != names.end();
@@ -139,19 +162,24 @@ std::optional<std::string> TextForField(const toml::node& node, const Field& fie
     if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
   } else if (field.type == "text" || field.type == "choice") {
     if (const auto* value = node.as_string()) return value->get();
-  } else if (field.type == "int list") {
+  } else if (field.type.ends_with(" list")) {
     const auto* array = node.as_array();
     if (!array) return std::nullopt;
+    const auto quoted = [](const toml::node& n) -> std::optional<std::string> {
+      if (const auto* value = n.as_string()) return Quoted(value->get());
+      return std::nullopt;
+    };
     std::vector<std::string> elements;
     for (const toml::node& element : *array) {
-      const auto text = number(element);
+      const auto text = field.type == "int list" ? number(element) : quoted(element);
       if (!text) return std::nullopt;
       elements.push_back(*text);
     }
     return fmt::format("[{}]", Join(elements));
   } else {
-    // TOML integers are signed: larger ones are written in quotes.
-    if (const auto* value = node.as_string(); value && field.type == "uint") return value->get();
+    // TOML integers are signed: larger ones are written in quotes. So is the absence of a number.
+    const bool in_quotes = field.type == "uint" || field.type.starts_with(kNumberOr);
+    if (const auto* value = node.as_string(); value && in_quotes) return value->get();
     return number(node);
   }
   return std::nullopt;
@@ -212,7 +240,10 @@ std::string Expected(const Field& field) {
   if (field.type == "bool") return "true or false";
   if (field.type == "choice") return field.allowed;
   if (field.type == "int list") return "a list of whole numbers like [64, 64]";
+  if (field.type == "text list") return kTextList;
   if (field.type == "text") return field.allowed.empty() ? "text in quotes" : field.allowed;
+  if (field.type.starts_with(kNumberOr))
+    return fmt::format("a number or {}", field.type.substr(kNumberOr.size()));
   const char* what = field.type == "float" ? "a number" : "a whole number";
   return field.allowed.empty() ? what : fmt::format("{} {}", what, field.allowed);
 }
@@ -220,12 +251,18 @@ std::string Expected(const Field& field) {
 }  // namespace
 
 void ConfigFields::AddField(Field field) {
-  TRIREME_CHECK(!field.name.empty());
+  const bool named = !field.name.empty();
   field.name.insert(0, prefix_);
-  TRIREME_CHECK(field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos);
-  TRIREME_CHECK(!Has(field.name));
+  if (!named || field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) {
+    Fail("'{}' is no name for a setting: it needs letters from a to z, digits and _", field.name);
+  }
+  if (Has(field.name)) Fail("there is a setting '{}' already", field.name);
   field.default_text = field.get();
-  if (!field.default_text.starts_with('"')) TRIREME_CHECK(field.set(field.default_text).empty());
+  if (!field.default_text.starts_with('"')) {
+    if (const std::string expected = field.set(field.default_text); !expected.empty()) {
+      Fail("{}: the default {} is not {}", field.name, field.default_text, expected);
+    }
+  }
   fields_.push_back(std::move(field));
 }
 
@@ -271,6 +308,28 @@ void ConfigFields::operator()(std::string_view name, double& value, std::string_
   };
   AddField({std::string(name), std::string(doc), "float", RangeText(range), "",
             [&value] { return DoubleText(value); }, set});
+}
+
+void ConfigFields::operator()(std::string_view name, std::optional<double>& value, std::string_view doc,
+                              std::string_view absent) {
+  const auto set = [&value, absent = std::string(absent)](std::string_view text) -> std::string {
+    const auto parsed = ParseDouble(text);
+    if (!parsed && Trim(text) != absent) return fmt::format("a number or {}", absent);
+    value = parsed;
+    return "";
+  };
+  const auto get = [&value, absent = Quoted(absent)] { return value ? DoubleText(*value) : absent; };
+  AddField({std::string(name), std::string(doc), fmt::format("{}{}", kNumberOr, absent), "", "", get, set});
+}
+
+void ConfigFields::operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc) {
+  const auto get = [&value] {
+    std::vector<std::string> elements;
+    for (const std::string& element : value) elements.push_back(Quoted(element));
+    return fmt::format("[{}]", Join(elements));
+  };
+  AddField({std::string(name), std::string(doc), "text list", "", "", get,
+            [&value](std::string_view text) { return AssignTexts(text, value); }});
 }
 
 void ConfigFields::operator()(std::string_view name, std::vector<int>& value, std::string_view doc,

@@ -16,8 +16,8 @@
 //   fields.ApplyAssignment("epochs=8", "--set");
 //
 // ConfigFields keeps references: a struct added to it must outlive it and must not move. Its values at the
-// time of Add are the defaults, and must satisfy their own ranges. Two fields of one name are a programming
-// mistake.
+// time of Add are the defaults. Add throws Error for a name that is taken or not made of a-z, 0-9 and _, and for
+// a default outside its own range: fields may be those of somebody else's environment.
 //
 // Every Apply throws Error, naming the place, the setting, what was expected and what was given; settings
 // that came before the bad one are then already applied. Not thread safe.
@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,7 +70,7 @@ class ConfigFields {
   struct Field {
     std::string name;
     std::string doc;
-    std::string type;     // bool, int, float, text, choice, int list
+    std::string type;     // bool, int, uint, float, float or NAME, text, choice, int list, text list
     std::string allowed;  // "at least 1", "one of tanh, relu", or empty
     std::string default_text;
     std::function<std::string()> get;  // the current value
@@ -92,7 +93,11 @@ class ConfigFields {
   void operator()(std::string_view name, std::int64_t& value, std::string_view doc, Range range = {});
   void operator()(std::string_view name, std::uint64_t& value, std::string_view doc, Range range = {});
   void operator()(std::string_view name, double& value, std::string_view doc, Range range = {});
+  // A number or nothing, which is written as the text `absent`.
+  void operator()(std::string_view name, std::optional<double>& value, std::string_view doc,
+                  std::string_view absent);
   void operator()(std::string_view name, std::vector<int>& value, std::string_view doc, Range each = {});
+  void operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc);
   void operator()(std::string_view name, std::string& value, std::string_view doc, OneOf allowed = {});
   template <class E>
   requires std::is_enum_v<E>

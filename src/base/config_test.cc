@@ -398,14 +398,85 @@ TEST_F(ConfigTest, StructsShareOneNamespaceInOrder) {
   EXPECT_EQ(fields.Names().back(), "workers");
 }
 
-using ConfigDeathTest = ConfigTest;
-TEST_F(ConfigDeathTest, ProgrammingMistakesAbort) {
-  Sample other;
-  EXPECT_DEATH(fields.Add(other), "Has");
+// Whoever wrote them: those of a plug-in must not end the program.
+TEST_F(ConfigTest, FieldsThatCannotBeAreRefused) {
   int number = 0;
-  EXPECT_DEATH(fields("number", number, "default out of range", AtLeast(1)), "default_text");
-  EXPECT_DEATH(fields("bad name", number, ""), "find_first_not_of");
-  EXPECT_DEATH(fields.Get("missing"), "Has");
+  const auto refusal = [&](std::string_view name, Range range = {}) -> std::string {
+    try {
+      fields(name, number, "", range);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string before = fields.ToToml();
+  EXPECT_EQ(refusal("epochs"), "there is a setting 'epochs' already");
+  EXPECT_EQ(refusal("number", AtLeast(1)), "number: the default 0 is not a whole number at least 1");
+  for (const char* name : {"", "bad name", "Wind", "a.b", "über"}) {
+    EXPECT_EQ(refusal(name),
+              fmt::format("'{}' is no name for a setting: it needs letters from a to z, digits and _", name));
+  }
+  EXPECT_EQ(fields.ToToml(), before);
+}
+
+using ConfigDeathTest = ConfigTest;
+TEST_F(ConfigDeathTest, ProgrammingMistakesAbort) { EXPECT_DEATH(fields.Get("missing"), "Has"); }
+
+TEST(ConfigKinds, ANumberMayBeAbsent) {
+  std::optional<double> value;
+  ConfigFields fields;
+  fields("target", value, "return to reach", "auto");
+  EXPECT_EQ(fields.ToToml(), "# return to reach\ntarget = \"auto\"\n");
+  for (const char* text : {"target = -2.5", "target = 3", "target = \"auto\""}) {
+    fields.ApplyToml(text, "x.toml");
+    const std::optional<double> read = value;
+    const std::string saved = fields.ToToml();
+    value = 77;
+    fields.ApplyToml(saved, "saved");
+    EXPECT_EQ(value, read) << text;
+  }
+  EXPECT_FALSE(value.has_value());
+  fields.ApplyAssignment("target=4", "--set");
+  EXPECT_EQ(value, 4.0);
+  fields.ApplyAssignment("target= auto", "--set");
+  EXPECT_FALSE(value.has_value());
+  for (const char* bad : {"target=", "target=nan", "target=\"auto\"", "target=none"}) {
+    EXPECT_THROW(fields.ApplyAssignment(bad, "--set"), Error) << bad;
+  }
+  for (const char* bad : {"target = true", "target = \"many\"", "target = [1]"}) {
+    try {
+      fields.ApplyToml(bad, "x.toml");
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("a number or auto"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ConfigKinds, AListOfTextsIsReadBackAsItWas) {
+  std::vector<std::string> value = {"default"};
+  ConfigFields fields;
+  fields("args", value, "arguments");
+  EXPECT_EQ(fields.fields()[0].default_text, "[\"default\"]");
+  const std::vector<std::string> strange = {"",     "a, b", "\"quoted\"", "[x]", "line\nbreak", "back\\slash",
+                                            "Grüße"};
+  value = strange;
+  const std::string saved = fields.ToToml();
+  value.clear();
+  fields.ApplyToml(saved, "saved");
+  EXPECT_EQ(value, strange);
+  fields.ApplyAssignment("args=[\"a=1\", 'b=2']", "--set");
+  EXPECT_EQ(value, (std::vector<std::string>{"a=1", "b=2"}));
+  fields.ApplyAssignment("args=[]", "--set");
+  EXPECT_TRUE(value.empty());
+  const std::string deep = "args=" + std::string(100'000, '[');
+  for (const std::string& bad : {std::string("args="), std::string("args=a"), std::string("args=[1]"),
+                                 std::string("args=[\"a\"]\ny = 1"), deep}) {
+    EXPECT_THROW(fields.ApplyAssignment(bad, "--set"), Error) << bad.substr(0, 20);
+  }
+  EXPECT_THROW(fields.ApplyToml("args = [1]", "x.toml"), Error);
+  EXPECT_THROW(fields.ApplyToml("args = \"a\"", "x.toml"), Error);
+  EXPECT_TRUE(value.empty());
 }
 
 TEST(ReadTomlText, ReadsOneKeyAndIgnoresTheRest) {

@@ -45,10 +45,14 @@ struct SpeedupConfig {
   }
 };
 
-std::unique_ptr<RunSettings> SettingsOfRuns(const SpeedupFlags& flags, int workers) {
+std::unique_ptr<RunSettings> UnresolvedSettings(const SpeedupFlags& flags, int workers) {
   RunFlags run_flags = flags;
   run_flags.workers = fmt::format("{}", workers);
-  auto settings = SettingsOfNewRun(run_flags);
+  return SettingsOfNewRun(run_flags);
+}
+
+std::unique_ptr<RunSettings> SettingsOfRuns(const SpeedupFlags& flags, int workers) {
+  auto settings = UnresolvedSettings(flags, workers);
   settings->Resolve();
   LeaveOutAllButTraining(settings->run);
   return settings;
@@ -65,7 +69,7 @@ SpeedupConfig ReadConfig(const SpeedupFlags& flags) {
   fields.Add(config);
   if (flags.repeats) fields.Set("repeats", *flags.repeats, "--repeats");
   if (!flags.workers) {
-    const RunConfig run = SettingsOfRuns(flags, 1)->run;
+    const RunConfig run = UnresolvedSettings(flags, 1)->run;
     const std::optional<int> most = run.asynchronous()             ? std::nullopt
                                     : run.store_entry().one_worker ? std::optional(1)
                                                                    : std::optional(run.shards);
@@ -113,7 +117,7 @@ int RunSpeedup(const SpeedupFlags& flags) {
                                  .store = run.store,
                                  .asynchronous = run.asynchronous(),
                                  .steps = run.steps,
-                                 .target = run.stop_at_target ? std::optional(run.target) : std::nullopt,
+                                 .target = run.stop_at_target ? run.target : std::nullopt,
                                  .seed = run.seed,
                                  .repeats = config.repeats,
                                  .processors = UsableProcessors(),
@@ -165,7 +169,7 @@ Command AddBenchCommand(CommandLine& program) {
   bench.RequireCommand();
   CommandLine& command = bench.AddCommand("speedup", "Train with 1, 2, 4, ... workers and compare");
   auto flags = std::make_shared<SpeedupFlags>();
-  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  AddEnvOptions(command, *flags);
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--workers", flags->workers,

@@ -2,7 +2,10 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/cli/commands.h"
 #include "trireme/env/registry.h"
 
@@ -15,21 +18,34 @@ std::string ShapeText(const ObsSpec& obs) {
   return text;
 }
 
-void ListEnvs() {
-  fmt::print("{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n", "name", "obs", "actions", "limit", "solved", "");
+constexpr const char* kRow = "{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n";
+
+void PrintSource(const EnvSource& source, bool all) {
+  const auto row = [](const std::string& name, const std::string& help) {
+    fmt::print(kRow, name, "", "", "", "", help);
+  };
+  if (!all || !source.list) return row(source.prefix + "NAME", source.help);
+  try {
+    for (const EnvListing& env : source.list()) row(env.name, env.help);
+  } catch (const Error& error) {  // of one source, which keeps nobody from hearing of the others
+    row(source.prefix + "NAME", fmt::format("{}; cannot be listed: {}", source.help, error.what()));
+  }
+}
+
+void ListEnvs(bool all) {
+  fmt::print(kRow, "name", "obs", "actions", "limit", "solved", "");
   for (const EnvEntry& entry : AllEnvs()) {
     const EnvSpec& spec = entry.spec;
-    fmt::print("{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n", spec.name, ShapeText(spec.obs),
-               spec.action.Describe(), spec.max_episode_steps, spec.reward_threshold, spec.help);
+    fmt::print(kRow, spec.name, ShapeText(spec.obs), spec.action.Describe(), spec.max_episode_steps,
+               spec.reward_threshold, spec.help);
   }
-  for (const EnvSource& source : AllEnvSources()) {
-    fmt::print("{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n", source.prefix + "NAME", "", "", "", "",
-               source.help);
-  }
+  for (const EnvSource& source : AllEnvSources()) PrintSource(source, all);
   fmt::print("\nMore about one, and its options: trireme envs NAME\n");
 }
 
-void PrintEnv(const EnvEntry& env) {
+void PrintEnv(const std::string& name, const std::vector<std::string>& assignments) {
+  const std::unique_ptr<EnvOptions> options = FindEnvOptions(name);
+  const EnvEntry env = FindEnv(name, *options, ParseEnvArgs(assignments, "--env-arg"));
   const EnvSpec& spec = env.spec;
   const char* type = spec.obs.type == ObsType::kFloat32 ? "numbers" : "bytes";
   fmt::print("{}: {}\n", spec.name, spec.help);
@@ -40,24 +56,31 @@ void PrintEnv(const EnvEntry& env) {
   fmt::print("  solved         at a mean return of {}\n", spec.reward_threshold);
   fmt::print("  snapshots      {}\n", env.facts.snapshots ? "yes: an interrupted run resumes exactly" : "no");
   fmt::print("  reproducible   {}\n", env.facts.reproducible ? "yes: the same seed, the same bits" : "no");
-  if (!env.options) return;
-  const std::unique_ptr<EnvOptions> options = env.options();
   ConfigFields fields;
   fields.Add(*options, kEnvOptionPrefix);
-  fmt::print("\nOptions, for --set:\n{}", fields.Help());
+  if (!fields.fields().empty()) fmt::print("\nOptions, for --set:\n{}", fields.Help());
+  if (options->takes_args()) fmt::print("\nTakes other arguments too: --env-arg key=value\n");
 }
 
 }  // namespace
 
 Command AddEnvsCommand(CommandLine& program) {
   CommandLine& command = program.AddCommand("envs", "List the environments, or tell about one");
-  auto name = std::make_shared<std::string>();
-  command.Option("name", *name, "tell about this environment and its options");
-  return [name] {
-    if (name->empty()) {
-      ListEnvs();
+  struct Flags {
+    std::string name;
+    std::vector<std::string> args;
+    bool all = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  command.Option("name", flags->name, "tell about this environment and its options");
+  command.Option("--env-arg", flags->args,
+                 "with this argument of the environment, key=value; may be repeated");
+  command.Flag("--all", flags->all, "list what sources of environments have as well");
+  return [flags] {
+    if (flags->name.empty()) {
+      ListEnvs(flags->all);
     } else {
-      PrintEnv(FindEnv(*name));
+      PrintEnv(flags->name, flags->args);
     }
     return 0;
   };

@@ -196,7 +196,7 @@ Command AddPlanCommand(CommandLine& program) {
   CommandLine& command =
       program.AddCommand("plan", "Predict the speed-up of up to 1024 workers by simulation");
   auto flags = std::make_shared<PlanFlags>();
-  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  AddEnvOptions(command, *flags);
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--store", flags->store, "whose preset to use; all ways are predicted");
   command.Option("--seed", flags->seed, "seed of the measured runs and of the simulation");

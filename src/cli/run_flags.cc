@@ -44,6 +44,12 @@ std::optional<std::string> PaceFlag(const RunFlags& flags) {
 
 }  // namespace
 
+void AddEnvOptions(CommandLine& command, RunFlags& flags) {
+  command.Option("--env", flags.env, "environment; `trireme envs` lists them");
+  command.Option("--env-arg", flags.env_args,
+                 "key=value, an argument of an environment that takes any; may be repeated");
+}
+
 void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   const auto apply = [&](const char* name, const std::optional<std::string>& value) {
     if (value) settings.fields.Set(name, *value, fmt::format("--{}", name));
@@ -61,6 +67,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
     apply("target", flags.target);
     settings.run.stop_at_target = true;
   }
+  settings.SetEnvArgs(flags.env_args, "--env-arg");
   std::set<std::string_view> keys;
   for (const std::string& assignment : flags.assignments) {
     const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));

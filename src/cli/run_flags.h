@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/cli/command_line.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
 
@@ -20,7 +21,11 @@ struct RunFlags {
   std::optional<std::string> workers, store, steps, target, seed, servers, ssp, backup_workers;
   bool sync = false, async = false;
   std::vector<std::string> assignments;  // of --set
+  std::vector<std::string> env_args;     // of --env-arg
 };
+
+// --env and --env-arg.
+void AddEnvOptions(CommandLine& command, RunFlags& flags);
 
 // Flags and --set, over what the settings hold already. Throws Error.
 void ApplyFlags(const RunFlags& flags, RunSettings& settings);

@@ -46,10 +46,11 @@ bool AskedToGoPastTarget(const TrainFlags& flags, const RunFolder& folder, const
 // Settings of the run in a folder that only the first process sees; the others learn them from it.
 std::unique_ptr<RunSettings> SettingsOfOldRun(const TrainFlags& flags, const RunFolder* folder,
                                               Communicator* processes) {
-  if (!flags.env.empty() || !flags.algo.empty() || !flags.config.empty() || !flags.out.empty()) {
+  if (!flags.env.empty() || !flags.env_args.empty() || !flags.algo.empty() || !flags.config.empty() ||
+      !flags.out.empty()) {
     Fail(
-        "--resume takes its environment, algorithm and settings from the run: leave out --env, --algo, "
-        "--config and --out");
+        "--resume takes its environment, algorithm and settings from the run: leave out --env, --env-arg, "
+        "--algo, --config and --out");
   }
   std::string text = folder == nullptr ? "" : folder->ReadConfig();
   if (processes != nullptr) processes->Broadcast(text);
@@ -197,7 +198,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
 Command AddTrainCommand(CommandLine& program, double started_s) {
   CommandLine& command = program.AddCommand("train", "Train an agent, or continue a run");
   auto flags = std::make_shared<TrainFlags>();
-  command.Option("--env", flags->env, "environment; `trireme envs` lists them");
+  AddEnvOptions(command, *flags);
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--workers", flags->workers,
                  "threads that train, in each process; in step the result does not depend on it");

@@ -296,7 +296,7 @@ class SoaOptions final : public EnvOptions {
   void Fields(ConfigFields& field) override {
     field("max_steps", max_steps_, "steps after which an episode is cut off", Between(1, 1e9));
   }
-  EnvEntry Entry() const override { return SoaEntry<E>(max_steps_); }
+  EnvEntry Entry(const EnvArgs&) const override { return SoaEntry<E>(max_steps_); }
 
  private:
   int max_steps_;

@@ -132,7 +132,7 @@ inline void CheckOptions(const EnvEntry& env) {
   fields.Add(*options);
   EXPECT_FALSE(fields.fields().empty());
   fields.ApplyToml(fields.ToToml(), "its own options");
-  const EnvEntry again = options->Entry();
+  const EnvEntry again = options->Entry({});
   EXPECT_EQ(again.spec.name, env.spec.name);
   EXPECT_EQ(again.spec.obs, env.spec.obs);
   EXPECT_EQ(again.spec.max_episode_steps, env.spec.max_episode_steps);

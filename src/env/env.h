@@ -100,7 +100,8 @@ struct EnvFacts {
 
 class EnvOptions;
 
-// An environment with certain options; those of the rows of the table are the defaults.
+// An environment with certain options; those of the rows of the table are the defaults. What `make` has captured
+// lives as long as a copy of the entry does; a batch that needs it for longer holds it too.
 struct EnvEntry {
   EnvSpec spec;
   EnvFacts facts = {};

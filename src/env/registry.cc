@@ -1,8 +1,6 @@
 #include "trireme/env/registry.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 
@@ -19,10 +17,9 @@ namespace trireme {
 namespace {
 
 struct Registry {
-  std::mutex mutex;            // guards the rest
-  std::deque<EnvEntry> table;  // a deque: what is added at its end moves nothing
-  std::deque<EnvSource> sources;
-  std::map<std::string, EnvEntry> found;  // by sources, by full name
+  std::mutex mutex;  // guards the rest
+  std::vector<EnvEntry> table;
+  std::vector<EnvSource> sources;
 };
 
 Registry& TheRegistry() {
@@ -30,20 +27,42 @@ Registry& TheRegistry() {
       .mutex = {},
       .table = {SoaEntry<CartPole>(), SoaEntry<MountainCar>(), SoaEntry<MountainCarContinuous>(),
                 SoaEntry<Acrobot>(), SoaEntry<Pendulum>()},
-      .sources = {},
-      .found = {}};
+      .sources = {}};
   return registry;
 }
 
-[[noreturn]] void FailToFind(const std::string& name, const std::vector<std::string>& names,
-                             const std::deque<EnvSource>& sources) {
+[[noreturn]] void FailToFind(const std::string& name, const std::vector<EnvEntry>& table,
+                             const std::vector<EnvSource>& sources) {
   if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
     std::string prefixes;
     for (const EnvSource& source : sources) prefixes += " " + source.prefix;
     Fail("there is no environment '{}': no source claims '{}'; there are{}", name, name.substr(0, colon + 1),
          prefixes.empty() ? " none" : prefixes);
   }
+  std::vector<std::string> names;
+  for (const EnvEntry& entry : table) names.push_back(entry.spec.name);
   Fail("there is no environment '{}'.{} `trireme envs` lists them", name, SuggestNearest(name, names));
+}
+
+// Of a row of the table that has none.
+class NoOptions final : public EnvOptions {
+ public:
+  explicit NoOptions(EnvEntry entry) : entry_(std::move(entry)) {}
+  void Fields(ConfigFields&) override {}
+  EnvEntry Entry(const EnvArgs&) const override { return entry_; }
+
+ private:
+  EnvEntry entry_;
+};
+
+[[noreturn]] void RefuseArgs(const std::string& name, const EnvArgs& args) {
+  const std::unique_ptr<EnvOptions> options = FindEnvOptions(name);
+  ConfigFields fields;
+  fields.Add(*options, kEnvOptionPrefix);
+  std::string known;
+  for (const std::string& option : fields.Names()) known += fmt::format(" --set {}=VALUE", option);
+  Fail("{} takes no --env-arg, so {} cannot be given; its options are{}", name, EnvArgText(args.front()),
+       known.empty() ? " none" : known);
 }
 
 }  // namespace
@@ -82,38 +101,38 @@ std::vector<EnvSource> AllEnvSources() {
   return {registry.sources.begin(), registry.sources.end()};
 }
 
-const EnvEntry& FindEnv(const std::string& name) {
-  Registry& registry = TheRegistry();
-  std::unique_lock lock(registry.mutex);
-  std::vector<std::string> names;
-  for (const EnvEntry& entry : registry.table) {
-    if (entry.spec.name == name) return entry;
-    names.push_back(entry.spec.name);
-  }
-  if (const auto known = registry.found.find(name); known != registry.found.end()) return known->second;
+std::unique_ptr<EnvOptions> FindEnvOptions(const std::string& name) {
+  // Copies: whoever is asked may add environments, and take long.
+  const std::vector<EnvEntry> table = AllEnvs();
+  const auto row = std::ranges::find(table, name, [](const EnvEntry& entry) { return entry.spec.name; });
+  if (row != table.end()) return row->options ? row->options() : std::make_unique<NoOptions>(*row);
+  const std::vector<EnvSource> sources = AllEnvSources();
   const auto source = std::ranges::find_if(
-      registry.sources, [&](const EnvSource& candidate) { return name.starts_with(candidate.prefix); });
-  if (source == registry.sources.end()) FailToFind(name, names, registry.sources);
-  const EnvSource claimed = *source;
-  lock.unlock();  // whoever is asked may add environments, and take long
-  EnvEntry entry = claimed.find(name.substr(claimed.prefix.size()));
-  CheckSpec(entry.spec);
-  if (entry.spec.name != name) {
-    Fail("the source of '{}' gave '{}' for '{}'", claimed.prefix, entry.spec.name, name);
-  }
-  lock.lock();
-  return registry.found.try_emplace(name, std::move(entry)).first->second;
+      sources, [&](const EnvSource& candidate) { return name.starts_with(candidate.prefix); });
+  if (source == sources.end()) FailToFind(name, table, sources);
+  std::unique_ptr<EnvOptions> options = source->options(name.substr(source->prefix.size()));
+  TRIREME_CHECK(options != nullptr);
+  return options;
 }
 
-EnvEntry FindEnv(const std::string& name, std::span<const std::pair<std::string, std::string>> options) {
-  const EnvEntry& entry = FindEnv(name);
-  if (options.empty()) return entry;
-  if (!entry.options) Fail("{} has no options, so {} cannot be set", name, options.front().first);
-  const std::unique_ptr<EnvOptions> chosen = entry.options();
+EnvEntry FindEnv(const std::string& name, const EnvOptions& options, const EnvArgs& args) {
+  if (!args.empty() && !options.takes_args()) RefuseArgs(name, args);
+  EnvEntry entry = options.Entry(args);
+  CheckSpec(entry.spec);
+  if (entry.spec.name != name) Fail("'{}' was found where '{}' was looked for", entry.spec.name, name);
+  return entry;
+}
+
+EnvEntry FindEnv(const std::string& name, std::span<const std::pair<std::string, std::string>> options,
+                 const EnvArgs& args) {
+  const std::unique_ptr<EnvOptions> chosen = FindEnvOptions(name);
   ConfigFields fields;
   fields.Add(*chosen);
+  if (!options.empty() && fields.fields().empty()) {
+    Fail("{} has no options, so {} cannot be set", name, options.front().first);
+  }
   for (const auto& [key, value] : options) fields.Set(key, value, fmt::format("{}: {}", name, key));
-  return chosen->Entry();
+  return FindEnv(name, *chosen, args);
 }
 
 }  // namespace trireme

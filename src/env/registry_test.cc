@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "trireme/env/classic/cart_pole.h"
 #include "trireme/env/classic/pendulum.h"
 #include "trireme/env/conformance.h"
+#include "trireme/env/test_env.h"
 
 namespace trireme {
 namespace {
@@ -38,12 +40,10 @@ TEST(Registry, SuggestsTheNearestName) {
   EXPECT_NE(error.find("Did you mean 'CartPole-v1'?"), std::string::npos) << error;
 }
 
-TEST(Registry, AddedEnvironmentsAreFoundAndReferencesStay) {
-  const EnvEntry& before = FindEnv("Pendulum-v1");
+TEST(Registry, AddedEnvironmentsAreFound) {
   for (int i = 0; i < 100; ++i) {
     AddEnv(Renamed(SoaEntry<CartPole>(), "Registry.Added-v" + std::to_string(i)));
   }
-  EXPECT_EQ(&FindEnv("Pendulum-v1"), &before);
   CheckEnv(FindEnv("Registry.Added-v7"));
   std::set<std::string> names;
   for (const EnvEntry& entry : AllEnvs()) names.insert(entry.spec.name);
@@ -78,54 +78,107 @@ TEST(Registry, RefusesDuplicatesAndWhatIsNoEnvironment) {
 }
 
 // Environments test:1, test:2, ...: CartPole with that many steps.
-EnvEntry FindTest(const std::string& name) {
-  if (name.empty() || name.find_first_not_of("123456789") != std::string::npos) {
-    Fail("test: has the environments 1, 2, 3, ..., not '{}'", name);
+class TestOptions final : public EnvOptions {
+ public:
+  explicit TestOptions(const std::string& name) : name_(name) {
+    if (name.empty() || name.find_first_not_of("123456789") != std::string::npos) {
+      Fail("test: has the environments 1, 2, 3, ..., not '{}'", name);
+    }
   }
-  EnvEntry entry = SoaEntry<CartPole>(std::stoi(name));
-  return Renamed(entry, "test:" + name);
+  void Fields(ConfigFields&) override {}
+  EnvEntry Entry(const EnvArgs&) const override {
+    return Renamed(SoaEntry<CartPole>(std::stoi(name_)), "test:" + name_);
+  }
+
+ private:
+  std::string name_;
+};
+
+template <class Options>
+std::unique_ptr<EnvOptions> Make(const std::string& name) {
+  return std::make_unique<Options>(name);
 }
 
 TEST(Registry, ASourceFindsWhatBeginsWithItsPrefix) {
   const std::string nobody = ErrorOf([] { FindEnv("nobody:CartPole"); });
   EXPECT_NE(nobody.find("no source claims 'nobody:'"), std::string::npos) << nobody;
 
-  AddEnvSource({.prefix = "test:", .help = "CartPole, so many steps long", .find = FindTest});
-  const EnvEntry& env = FindEnv("test:12");
+  AddEnvSource({.prefix = "test:", .help = "CartPole, so many steps long", .options = Make<TestOptions>});
+  const EnvEntry env = FindEnv("test:12");
   EXPECT_EQ(env.spec.name, "test:12");
   EXPECT_EQ(env.spec.max_episode_steps, 12);
-  EXPECT_EQ(&FindEnv("test:12"), &env) << "asked again for what it has found";
   CheckEnv(env);
   EXPECT_NE(ErrorOf([] { FindEnv("test:x"); }).find("1, 2, 3"), std::string::npos);
   const std::string other = ErrorOf([] { FindEnv("nobody:CartPole"); });
   EXPECT_NE(other.find("there are test:"), std::string::npos) << other;
 
-  EXPECT_NE(ErrorOf([] { AddEnvSource({.prefix = "test:", .help = "", .find = FindTest}); }).find("claimed"),
-            std::string::npos);
+  const auto claim = [](const std::string& prefix) {
+    return ErrorOf([&] { AddEnvSource({.prefix = prefix, .help = "", .options = Make<TestOptions>}); });
+  };
+  EXPECT_NE(claim("test:").find("claimed"), std::string::npos);
   for (const char* prefix : {"", ":", "test", "a:b", "a:b:"}) {
-    EXPECT_NE(ErrorOf([&] { AddEnvSource({prefix, "", FindTest}); }).find("no prefix"), std::string::npos);
+    EXPECT_NE(claim(prefix).find("no prefix"), std::string::npos);
   }
-  AddEnvSource(
-      {.prefix = "liar:", .help = "", .find = [](const std::string&) { return SoaEntry<Pendulum>(); }});
-  EXPECT_NE(ErrorOf([] { FindEnv("liar:x"); }).find("gave 'Pendulum-v1' for 'liar:x'"), std::string::npos);
+  AddEnvSource({.prefix = "liar:", .help = "", .options = [](const std::string&) {
+                  return std::make_unique<SoaOptions<Pendulum>>(200);
+                }});
+  EXPECT_NE(ErrorOf([] { FindEnv("liar:x"); }).find("'Pendulum-v1' was found where 'liar:x'"),
+            std::string::npos);
 }
 
 TEST(Registry, ManyThreadsAddAndFind) {
-  AddEnvSource({.prefix = "threads:", .help = "", .find = [](const std::string& name) {
-                  return Renamed(SoaEntry<CartPole>(), "threads:" + name);
+  AddEnvSource({.prefix = "threads:", .help = "", .options = [](const std::string&) {
+                  return std::make_unique<SoaOptions<CartPole>>(500);
                 }});
   std::vector<std::thread> threads;
-  std::vector<const EnvEntry*> found(4);
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&found, i] {
+    threads.emplace_back([i] {
       for (int n = 0; n < 50; ++n) {
-        AddEnv(Renamed(SoaEntry<CartPole>(), fmt::format("Registry.Thread{}-v{}", i, n)));
-        found[i] = &FindEnv("threads:same");
+        const std::string name = fmt::format("Registry.Thread{}-v{}", i, n);
+        AddEnv(Renamed(SoaEntry<CartPole>(), name));
+        EXPECT_EQ(FindEnv(name).spec.name, name);
+        EXPECT_NE(FindEnvOptions("threads:same"), nullptr);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const EnvEntry* entry : found) EXPECT_EQ(entry, found[0]);
+}
+
+TEST(Registry, WhatAnEnvironmentIsMayDependOnItsArguments) {
+  AddEnvSource(HostedSource());
+  const auto options = FindEnvOptions("host:a");  // though what it needs is missing
+  EXPECT_EQ(ErrorOf([] { FindEnv("host:a"); }), "host:a needs --env-arg steps=N");
+  EXPECT_EQ(HostedOptions::started, 0);
+  const EnvArgs args = {{"steps", std::int64_t{7}}, {"Wind-Power", 1.5}};
+  {
+    ConfigFields fields;
+    fields.Add(*options);
+    fields.Set("hosts", "3", "");
+    const EnvEntry env = FindEnv("host:a", *options, args);
+    EXPECT_EQ(HostedOptions::started, 1);
+    EXPECT_EQ(env.spec.max_episode_steps, 7);
+    EXPECT_EQ(env.spec.help, "3 hosts");
+    ASSERT_FALSE(HostedOptions::last.expired());
+    EXPECT_EQ(*HostedOptions::last.lock(), args);
+  }
+  EXPECT_TRUE(HostedOptions::last.expired()) << "its host outlives the last entry";
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(FindEnv("host:b", Pairs{{"hosts", "2"}}, args).spec.help, "2 hosts");
+  for (const EnvSource& source : AllEnvSources()) {
+    if (source.prefix != "host:") continue;
+    ASSERT_TRUE(source.list);
+    EXPECT_EQ(source.list()[1].name, "host:b");
+  }
+}
+
+TEST(Registry, ArgumentsAreForWhomTakesThem) {
+  const EnvArgs args = {{"gravity", 9.8}};
+  EXPECT_EQ(ErrorOf([&] { FindEnv("CartPole-v1", {}, args); }),
+            "CartPole-v1 takes no --env-arg, so gravity=9.8 cannot be given; its options are --set "
+            "env_max_steps=VALUE");
+  AddEnv(Renamed(SoaEntry<CartPole>(), "Args.None-v0"));
+  EXPECT_EQ(ErrorOf([&] { FindEnv("Args.None-v0", {}, args); }),
+            "Args.None-v0 takes no --env-arg, so gravity=9.8 cannot be given; its options are none");
 }
 
 TEST(Options, ChangeTheEnvironmentAndRefuseUnknownNames) {

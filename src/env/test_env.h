@@ -1,6 +1,7 @@
 // Environments for tests: what can differ from the built-in ones does, one thing at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -50,6 +51,48 @@ EnvEntry ForwardingEntry(const std::string& name, EnvFacts facts) {
   return {.spec = spec, .facts = facts, .make = [spec](int size) {
             return std::make_unique<Batch>(FindEnv("CartPole-v1").make(size), spec);
           }};
+}
+
+// CartPole elsewhere: needs the argument `steps`, its time limit, takes any other, and has a host, which is alive
+// while an entry is.
+class HostedOptions final : public EnvOptions {
+ public:
+  using Host = EnvArgs;  // what it was started with
+  static inline int started = 0;
+  static inline std::weak_ptr<Host> last;
+
+  explicit HostedOptions(const std::string& name) : name_("host:" + name) {}
+  void Fields(ConfigFields& field) override { field("hosts", hosts_, "processes that step", AtLeast(1)); }
+  bool takes_args() const override { return true; }
+  EnvEntry Entry(const EnvArgs& args) const override {
+    const auto steps = std::ranges::find(args, "steps", &EnvArg::key);
+    if (steps == args.end()) Fail("{} needs --env-arg steps=N", name_);
+    EnvSpec spec = FindEnv("CartPole-v1").spec;
+    spec.name = name_;
+    spec.help = fmt::format("{} hosts", hosts_);
+    spec.max_episode_steps = static_cast<int>(std::get<std::int64_t>(steps->value));
+    ++started;
+    const auto host = std::make_shared<Host>(args);
+    last = host;
+    return {.spec = spec, .facts = {.reproducible = true}, .make = [spec, host](int size) {
+              const std::pair<std::string, std::string> limit{"max_steps",
+                                                              std::to_string(spec.max_episode_steps)};
+              return std::make_unique<ForwardingBatch>(FindEnv("CartPole-v1", {&limit, 1}).make(size), spec);
+            }};
+  }
+
+ private:
+  std::string name_;
+  int hosts_ = 1;
+};
+inline EnvSource HostedSource() {
+  return {.prefix = "host:",
+          .help = "CartPole elsewhere",
+          .options = [](const std::string& name) { return std::make_unique<HostedOptions>(name); },
+          .list =
+              [] {
+                return std::vector<EnvListing>{{"host:a", "first"}, {"host:b", "second"}};
+              }};
 }
 
 // Can neither be saved nor reproduced: every Reset starts elsewhere.

@@ -26,6 +26,7 @@ class EnvFactsTest : public testing::Test {
     AddEnv(BytesEntry(kBytes));
     AddEnv(SoaEntry<Corridor>());
     AddEnv(SoaEntry<Dials>());
+    AddEnvSource(HostedSource());
   }
   void SetUp() override {
     root_ = fs::path(testing::TempDir()) / fmt::format("trireme_env_facts_{}", getpid());
@@ -94,6 +95,71 @@ TEST_F(EnvFactsTest, OptionsAreSettingsOfTheRun) {
               std::string::npos)
         << error.what();
   }
+}
+
+// What an environment is may be known only when its options are: it is asked once, with them, and what it keeps
+// running ends with the run.
+TEST_F(EnvFactsTest, AnEnvironmentIsFoundOnceWithItsArguments) {
+  const auto begin = [] {
+    auto settings = std::make_unique<RunSettings>("host:pole", "ppo");
+    for (const char* a : {"hidden=[16]", "eval_episodes=4", "steps=2048", "envs=16", "env_hosts=2"}) {
+      settings->fields.ApplyAssignment(a, "test");
+    }
+    return settings;
+  };
+  const int before = HostedOptions::started;
+  EXPECT_EQ(Refusal("host:pole", "ppo", {}), "host:pole needs --env-arg steps=N");
+  EXPECT_EQ(Refusal("host:pole", "ppo", {"workers=3"}).find("host:"), std::string::npos);
+  auto settings = begin();
+  settings->SetEnvArgs(Assignments{"steps=20", "Wind-Power=\"3\""}, "--env-arg");
+  settings->Resolve();
+  settings->Resolve();
+  EXPECT_EQ(HostedOptions::started, before + 1);
+  EXPECT_EQ(settings->env().spec.max_episode_steps, 20);
+  EXPECT_EQ(settings->env().spec.help, "2 hosts");
+  EXPECT_EQ(settings->run.target, 475.0);
+  ASSERT_FALSE(HostedOptions::last.expired());
+  EXPECT_EQ(*HostedOptions::last.lock(),
+            (EnvArgs{{"Wind-Power", std::string("3")}, {"steps", std::int64_t{20}}}));
+  const RunFolder folder = Folder(*settings);
+  const TrainResult result = Train(*settings, folder, {.json = true, .started_s = MonotonicSeconds()});
+  EXPECT_LE(result.facts.eval_return_mean, 20);
+  EXPECT_EQ(HostedOptions::started, before + 1);
+  settings.reset();
+  EXPECT_TRUE(HostedOptions::last.expired()) << "its host outlives the run";
+
+  // As saved, whatever the order and spelling; other arguments are another run.
+  const auto saved = ReadRunSettings(folder);
+  EXPECT_EQ(saved->run.env_args, (Assignments{"Wind-Power=\"3\"", "steps=20"}));
+  saved->run.env_args = {"steps = 20", "Wind-Power='3'"};
+  saved->fields.ApplyAssignment("steps=4096", "test");
+  saved->Resolve();
+  Train(*saved, folder, {.json = true, .started_s = MonotonicSeconds()});
+  saved->SetEnvArgs(Assignments{"Wind-Power=3"}, "--env-arg");
+  saved->fields.ApplyAssignment("steps=8192", "test");
+  saved->Resolve();
+  EXPECT_EQ(HostedOptions::started, before + 3);
+  try {
+    Train(*saved, folder, {.json = true, .started_s = MonotonicSeconds()});
+    FAIL() << "went on with another environment";
+  } catch (const Error& error) {
+    const std::string found = R"(host:pole hosts=2 args=["Wind-Power=\"3\"", "steps=20"])",
+                      other = R"(host:pole hosts=2 args=["Wind-Power=3", "steps=20"])";
+    EXPECT_NE(std::string(error.what()).find(found + ", not " + other), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(EnvFactsTest, ArgumentsAreRefusedWhereTheyCannotBe) {
+  RunSettings settings("CartPole-v1", "ppo");
+  settings.SetEnvArgs(Assignments{"a=1", "b=2"}, "--env-arg");
+  settings.SetEnvArgs(Assignments{"b=x"}, "--env-arg");
+  EXPECT_EQ(settings.run.env_args, (Assignments{"a=1", "b=x"}));
+  EXPECT_THROW(settings.Resolve(), Error);
+  EXPECT_THROW(settings.SetEnvArgs(Assignments{"c=\xff"}, "--env-arg"), Error) << "it cannot be saved";
+  EXPECT_THROW(settings.SetEnvArgs(Assignments{"c"}, "--env-arg"), Error);
+  EXPECT_EQ(settings.run.env_args, (Assignments{"a=1", "b=x"}));
+  settings.run.env_args.clear();
+  settings.Resolve();
 }
 
 TEST_F(EnvFactsTest, AlgorithmsRefuseActionsTheyCannotDrive) {

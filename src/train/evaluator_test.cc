@@ -41,7 +41,10 @@ class FixedPolicy final : public Algorithm {
   std::vector<float> first_obs_;
 };
 
-const EnvEntry& CartPole() { return FindEnv("CartPole-v1"); }
+const EnvEntry& CartPole() {
+  static const EnvEntry entry = FindEnv("CartPole-v1");
+  return entry;
+}
 
 // Evaluates with `workers` threads and checks that all of them get the same.
 Evaluation Evaluate(std::uint64_t seed, int episodes, int groups, int workers) {

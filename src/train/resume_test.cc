@@ -35,7 +35,7 @@ std::atomic<bool> ChangingBatch::can_be_saved{true};
 
 struct ChangingOptions final : EnvOptions {
   void Fields(ConfigFields&) override {}
-  EnvEntry Entry() const override {
+  EnvEntry Entry(const EnvArgs&) const override {
     EnvEntry entry = ForwardingEntry<ChangingBatch>(
         kChanging, {.snapshots = ChangingBatch::can_be_saved, .reproducible = true});
     entry.options = [] { return std::make_unique<ChangingOptions>(); };
@@ -47,7 +47,7 @@ class Resume : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     AddEnv(ForwardingEntry<UnpredictableBatch>(kWild, {}));
-    AddEnv(ChangingOptions().Entry());
+    AddEnv(ChangingOptions().Entry({}));
   }
 
   // Of DQN: 512 steps in an iteration, and updates after 1024.

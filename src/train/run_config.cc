@@ -21,6 +21,8 @@ OneOf NamesOfStores() {
 
 void RunConfig::Fields(ConfigFields& field) {
   field("env", env, "environment; `trireme envs` lists them");
+  field("env_args", env_args,
+        "arguments of an environment that takes any, key=value each; --env-arg adds one");
   field("algo", algo, "algorithm; `trireme algos` lists them");
   field("store", store, "where parameters live; shared: one memory for workers that move on their own",
         NamesOfStores());
@@ -38,7 +40,7 @@ void RunConfig::Fields(ConfigFields& field) {
   field("steps", steps, "environment steps to train for", Between(1, 1e15));
   field("seed", seed, "what all randomness of the run follows from");
   field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
-  field("target", target, "return to reach; a run starts from the environment's own threshold");
+  field("target", target, "return to reach; auto: the environment's own threshold", "auto");
   field("eval_every", eval_every, "steps between evaluations; 0: only at the end", Between(0, 1e15));
   field("eval_episodes", eval_episodes, "episodes of an evaluation, on seeds never trained on",
         Between(1, 100'000));
@@ -93,15 +95,13 @@ std::vector<std::string> ServerConfig::List() const {
 }
 
 RunSettings::RunSettings(const std::string& env, const std::string& algo, const std::string& store, Pace pace)
-    : algorithm(FindAlgorithm(algo).make_settings()), env_(FindEnv(env)) {
-  run.env = env_.spec.name;
+    : env_options(FindEnvOptions(env)), algorithm(FindAlgorithm(algo).make_settings()) {
+  run.env = env;
   run.algo = algo;
-  run.target = env_.spec.reward_threshold;
   fields.Add(run);
-  if (env_.options) {
-    env_options = env_.options();
-    fields.Add(*env_options, kEnvOptionPrefix);
-  }
+  first_option_ = fields.fields().size();
+  fields.Add(*env_options, kEnvOptionPrefix);
+  end_of_options_ = fields.fields().size();
   fields.Add(*algorithm);
   fields.Set("store", store, "--store");
   run.server.pace = pace;
@@ -191,16 +191,41 @@ std::uint64_t RunSettings::ExperienceBytes() const {
   return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : 1);
 }
 
-void RunSettings::ResolveEnv() {
-  if (env_options) env_ = env_options->Entry();
-  run.env_snapshots = env_.facts.snapshots;
-  run.env_options.clear();
-  const std::string_view prefix = kEnvOptionPrefix;
-  for (const ConfigFields::Field& field : fields.fields()) {
-    if (!field.name.starts_with(prefix) || field.get() == field.default_text) continue;
-    run.env_options += fmt::format("{}{}={}", run.env_options.empty() ? "" : " ",
-                                   field.name.substr(prefix.size()), field.get());
+void RunSettings::SetEnvArgs(std::span<const std::string> assignments, const std::string& origin) {
+  EnvArgs args = ParseEnvArgs(assignments, origin);
+  for (const EnvArg& old : ParseEnvArgs(run.env_args, "env_args")) {
+    if (std::ranges::find(args, old.key, &EnvArg::key) == args.end()) args.push_back(old);
   }
+  std::ranges::sort(args, {}, &EnvArg::key);
+  const std::vector<std::string> before = std::exchange(run.env_args, {});
+  for (const EnvArg& arg : args) run.env_args.push_back(EnvArgText(arg));
+  try {
+    fields.Set("env_args", fields.Get("env_args"), origin);  // refuses what cannot be saved
+  } catch (const Error&) {
+    run.env_args = before;
+    throw;
+  }
+}
+
+void RunSettings::ResolveEnv() {
+  const EnvArgs args = ParseEnvArgs(run.env_args, "env_args");
+  run.env_args.clear();
+  for (const EnvArg& arg : args) run.env_args.push_back(EnvArgText(arg));
+  std::string chosen;
+  const auto add = [&](const ConfigFields::Field& field) {
+    if (field.get() == field.default_text) return;
+    const std::string name = field.name.substr(std::string_view(kEnvOptionPrefix).size());
+    chosen += fmt::format("{}{}={}", chosen.empty() ? "" : " ", name, field.get());
+  };
+  for (std::size_t i = first_option_; i < end_of_options_; ++i) add(fields.fields()[i]);
+  add(*std::ranges::find(fields.fields(), "env_args", &ConfigFields::Field::name));
+  if (!env_ || chosen != run.env_options) {
+    env_.reset();  // what it has captured first
+    env_ = FindEnv(run.env, *env_options, args);
+  }
+  run.env_options = chosen;
+  run.env_snapshots = env_->facts.snapshots;
+  if (!run.target) run.target = env_->spec.reward_threshold;
 }
 
 namespace {
@@ -227,15 +252,15 @@ void CheckActions(const EnvSpec& env, const AlgorithmEntry& algo) {
 void RunSettings::Resolve(int processes, int processors) {
   run.processes = processes;
   ResolveWorkers(run, processors);
-  ResolveEnv();
-  const EnvSpec& spec = env().spec;
-  CheckActions(spec, FindAlgorithm(run.algo));
-  algorithm->Validate(spec, run.shards);
   if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
     Fail(
         "{} needs workers that move in step and agree on statistics: switch it off, or use --store allreduce",
         algorithm->NeedsWorkersInStep());
   }
+  ResolveEnv();  // after what can be refused without: it may start processes
+  const EnvSpec& spec = env().spec;
+  CheckActions(spec, FindAlgorithm(run.algo));
+  algorithm->Validate(spec, run.shards);
   // A checkpoint holds the experience twice more while it is written.
   if (3 * ExperienceBytes() > MachineMemory()) {
     const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +40,7 @@ struct ServerConfig {
 
 struct RunConfig {
   std::string env = "CartPole-v1";
+  std::vector<std::string> env_args = {};  // "key=value" each
   std::string algo = "ppo";
   std::string store = "allreduce";
   bool share_moments = true;
@@ -48,14 +51,14 @@ struct RunConfig {
   std::int64_t steps = 1'000'000;
   std::uint64_t seed = 1;
   bool stop_at_target = false;
-  double target = 0;
+  std::optional<double> target = {};  // Resolve takes the environment's threshold where there is none
   std::int64_t eval_every = 100'000;
   int eval_episodes = 100;
   double checkpoint_every_s = 30;
 
   // Not settings: how the run was started, and what Resolve finds out about its environment.
   int processes = 1;
-  std::string env_options = {};  // those that are not the defaults: "max_steps=200"
+  std::string env_options = {};  // those that are not the defaults: "max_steps=200 args=["wind=1.5"]"
   bool env_snapshots = true;     // EnvFacts::snapshots: checkpoints hold the environments
 
   void Fields(ConfigFields& field);
@@ -87,29 +90,38 @@ inline constexpr System kSystems[] = {
 class RunSettings {
  public:
   // Defaults and a preset: that of asynchronous runs of (env, algo) or else that of (env, algo), if there is
-  // one. Throws Error for unknown names.
+  // one. Starts nothing of the environment. Throws Error for unknown names.
   RunSettings(const std::string& env, const std::string& algo, const std::string& store = "allreduce",
               Pace pace = Pace::kSync);
   RunSettings(const RunSettings&) = delete;
   RunSettings& operator=(const RunSettings&) = delete;
 
   RunConfig run;
-  std::unique_ptr<EnvOptions> env_options;  // null where the environment has none
+  std::unique_ptr<EnvOptions> env_options;
   std::unique_ptr<AlgorithmSettings> algorithm;
   ConfigFields fields;  // over all; options of the environment have kEnvOptionPrefix
 
-  // With the options as they were when Resolve was last called; before, with their defaults.
-  const EnvEntry& env() const { return env_; }
+  // Adds arguments of the environment, "key=value" each, in place of those it has under the same keys. Throws Error
+  // that begins with `origin`.
+  void SetEnvArgs(std::span<const std::string> assignments, const std::string& origin);
+
+  // With the options as they were when Resolve was last called, which it requires. What it has captured ends with
+  // the settings.
+  const EnvEntry& env() const {
+    TRIREME_CHECK(env_.has_value());
+    return *env_;
+  }
   // Memory for experience, over all workers.
   std::uint64_t ExperienceBytes() const;
-  // Fills in what is chosen automatically and checks that everything fits together, for a run of `processes`
-  // with `processors` each. Throws Error.
+  // Fills in what is chosen automatically, finds the environment unless it is the one there is already, and
+  // checks that everything fits together, for a run of `processes` with `processors` each. Throws Error.
   void Resolve(int processes = 1, int processors = UsableProcessors());
 
  private:
   void ResolveEnv();
 
-  EnvEntry env_;
+  std::size_t first_option_ = 0, end_of_options_ = 0;  // of the environment, among the fields
+  std::optional<EnvEntry> env_;
 };
 
 // The settings saved in the folder of a run, and from their text, where `origin` is the file it is from.

@@ -83,7 +83,7 @@ void RunKeeper::Report(const MetricRow& measured, double wall_s, const RunProgre
                           .steps_per_s = rate,
                           .episode_return = row.Get("episode_return_mean"),
                           .eval_return = progress.eval_mean,
-                          .target = run_.stop_at_target ? run_.target : Progress::kUnknown});
+                          .target = run_.stop_at_target ? *run_.target : Progress::kUnknown});
 }
 
 void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,

@@ -54,7 +54,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
     LoadStore(*checkpoint, Origin(), run_, links_->thread(), links_->store());
     keeper_.GoOn(progress_);
   }
-  progress_.AimAt(run_.target);
+  progress_.AimAt(*run_.target);
   const Resumed resumed = Enter(checkpoint);
   keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
 }
@@ -169,7 +169,7 @@ void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
   row.Set("eval_return_mean", evaluation.mean);
   row.Set("eval_return_std", evaluation.std);
   keeper_.Record(evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_);
-  if (!progress_.reached && evaluation.mean >= run_.target) {
+  if (!progress_.reached && evaluation.mean >= *run_.target) {
     progress_.reached = true;
     progress_.time_to_target_s = ledger_.wall_s();
     progress_.steps_to_target = progress_.steps;

@@ -49,6 +49,20 @@ TEST_F(BadInputTest, MalformedAssignments) {
   Refused(Train({"--seed", "1", "--seed", "2"}), {"--seed"});
 }
 
+TEST_F(BadInputTest, ArgumentsOfEnvironmentsThatTakeNone) {
+  Refused(Train({"--env-arg"}), {"--env-arg"});
+  Refused(Train({"--env-arg", "gravity"}), {"--env-arg gravity", "key=value"});
+  Refused(Train({"--env-arg", "gravity=9.8"}),
+          {"CartPole-v1 takes no --env-arg", "gravity=9.8", "--set env_max_steps="});
+  Refused(Train({"--env-arg", "a=1", "--env-arg", "a=2"}), {"a=", "once"});
+  Refused(Train({"--set", "env_args=[1]"}), {"env_args", "list of texts"});
+  for (const Args& command :
+       {Args{"plan", "--env", "CartPole-v1"}, Args{"bench", "speedup", "--env", "CartPole-v1"},
+        Args{"envs", "CartPole-v1"}}) {
+    Refused(command + Args{"--env-arg", "gravity=9.8"}, {"CartPole-v1 takes no --env-arg"});
+  }
+}
+
 TEST_F(BadInputTest, WrongValueTypes) {
   Refused(Train({"--workers", "two"}), {"--workers", "whole number", "two"});
   Refused(Train({"--steps", "1.5"}), {"--steps", "whole number"});

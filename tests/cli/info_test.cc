@@ -32,8 +32,8 @@ TEST_F(InfoTest, HelpNamesEverySubcommandAndEachHasItsOwn) {
 
 TEST_F(InfoTest, TrainHelpNamesEveryFlagOfTheContract) {
   const std::string help = RunTrireme({"train", "--help"}).out;
-  for (const char* flag : {"--env", "--algo", "--workers", "--store", "--steps", "--target", "--seed",
-                           "--config", "--out", "--resume", "--set", "--json"}) {
+  for (const char* flag : {"--env", "--env-arg", "--algo", "--workers", "--store", "--steps", "--target",
+                           "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
   }
 }
@@ -45,6 +45,10 @@ TEST_F(InfoTest, EnvsListsAllEnvironments) {
        {"CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1", "Pendulum-v1"}) {
     EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
   }
+}
+
+TEST_F(InfoTest, WithoutSourcesAllEnvironmentsAreTheTable) {
+  EXPECT_EQ(RunTrireme({"envs", "--all"}).out, RunTrireme({"envs"}).out);
 }
 
 TEST_F(InfoTest, EnvsTellsAboutOneAndItsOptions) {

@@ -72,7 +72,7 @@ class Learner {
   }
 
  private:
-  const EnvEntry& env_;
+  EnvEntry env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<FusedExecutor> executor_;
