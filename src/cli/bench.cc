@@ -99,11 +99,11 @@ Straggler ReadStraggler(const SpeedupFlags& flags, const std::vector<int>& count
 
 // The first run of a process pays for what later ones find ready (generated kernels, memory), so one
 // iteration goes before all that is measured.
-void WarmUp(const SpeedupFlags& flags, int workers, const fs::path& below, const std::atomic<bool>& stop) {
+void WarmUp(const SpeedupFlags& flags, int workers, const std::atomic<bool>& stop) {
   const auto settings = SettingsOfRuns(flags, workers);
   settings->run.steps = 1;
   settings->run.eval_episodes = 1;
-  RunOnce(*settings, below / "run.tmp", {}, stop);
+  RunOnce(*settings, {}, stop);
 }
 
 int RunSpeedup(const SpeedupFlags& flags) {
@@ -112,16 +112,8 @@ int RunSpeedup(const SpeedupFlags& flags) {
   std::vector<std::unique_ptr<RunSettings>> settings;  // of each number of workers
   for (const int workers : config.workers) settings.push_back(SettingsOfRuns(flags, workers));
   const RunConfig run = settings.front()->run;
-  const SpeedupQuestion question{.env = run.env,
-                                 .algo = run.algo,
-                                 .store = run.store,
-                                 .asynchronous = run.asynchronous(),
-                                 .steps = run.steps,
-                                 .target = run.stop_at_target ? run.target : std::nullopt,
-                                 .seed = run.seed,
-                                 .repeats = config.repeats,
-                                 .processors = UsableProcessors(),
-                                 .straggler = straggler};
+  const SpeedupQuestion question{
+      .run = run, .repeats = config.repeats, .processors = UsableProcessors(), .straggler = straggler};
 
   // Claimed like the folder of a run, but it is none: nothing in it can be resumed.
   const RunFolder claimed =
@@ -132,15 +124,15 @@ int RunSpeedup(const SpeedupFlags& flags) {
   fs::rename(out / "config.toml", out / "settings.toml", error);
   if (error) Fail("cannot write {}: {}", (out / "settings.toml").string(), error.message());
   const std::atomic<bool>& stop = StopOnSignals();
-  WarmUp(flags, config.workers.front(), out, stop);
+  WarmUp(flags, config.workers.front(), stop);
 
   // Alternately, so that what changes on the machine meanwhile touches all numbers of workers alike.
   std::vector<RunFacts> runs;
   const std::size_t wanted = settings.size() * static_cast<std::size_t>(config.repeats);
   while (runs.size() < wanted && !stop) {
     RunSettings& next = *settings[runs.size() % settings.size()];
-    if (question.target) next.run.seed = question.seed + runs.size() / settings.size();
-    TrainResult result = RunOnce(next, out / "run.tmp", straggler, stop);
+    if (run.stop_at_target) next.run.seed = run.seed + runs.size() / settings.size();
+    TrainResult result = RunOnce(next, straggler, stop);
     if (result.interrupted) break;
     runs.push_back(std::move(result.facts));
     if (!flags.json) {
@@ -150,14 +142,14 @@ int RunSpeedup(const SpeedupFlags& flags) {
   }
 
   const bool interrupted = runs.size() < wanted;
-  const SpeedupReport report = MakeSpeedupReport(question, std::move(runs), interrupted);
-  const std::string json = SpeedupJson(report);
+  const Report report = MakeReport(question, runs, interrupted);
+  const std::string json = report.ToJson();
   WriteFileAtomically(out / "speedup.json", fmt::format("{}\n", json));
-  WriteFileAtomically(out / "speedup.svg", SpeedupPlot(report).ToSvg());
+  WriteFileAtomically(out / "speedup.svg", report.plot.ToSvg());
   if (flags.json) {
     fmt::print("{}\n", json);
   } else {
-    fmt::print("{}picture: {}\n", SpeedupTable(report), (out / "speedup.svg").string());
+    fmt::print("{}picture: {}\n", report.ToText(), (out / "speedup.svg").string());
   }
   return interrupted ? InterruptedCode() : 0;
 }

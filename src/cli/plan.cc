@@ -17,43 +17,29 @@
 #include "trireme/base/system.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/run_flags.h"
-#include "trireme/plan/calibrate.h"
 #include "trireme/plan/constants.h"
 #include "trireme/plan/forecast.h"
 #include "trireme/plan/runs.h"
-#include "trireme/plan/units.h"
 
 namespace trireme {
 namespace {
 
 struct PlanFlags : RunFlags {
   std::map<std::string, std::string> plan;  // what was given of PlanConfig, by option
-  std::optional<std::string> latency, bandwidth;
-  std::string straggler, constants, save_constants, out;
+  std::string constants, save_constants, out;
   bool validate = false, json = false;
 };
 
 struct PlanConfig {
-  // The number of hosts is within its range until it is known whether it was given.
-  ForecastQuestion question = {.scenario = {.hosts = 1, .cores = UsableProcessors()}};
-  std::string batch = "split", servers_on = "own";
+  ForecastQuestion question = {.scenario = {.cores = UsableProcessors()}, .straggler = ""};
+  double latency_us = 30, bandwidth_gbit = 10;
   double seconds = 6;
 
   // Each is an option, --workers-up-to and so on, and this is its help.
   void Fields(ConfigFields& field) {
-    Scenario& scenario = question.scenario;
-    field("workers_up_to", question.workers_up_to, "predict 1, 2, 4, ... workers up to this (1024)",
-          Between(1, 65'536));
-    field("cores", scenario.cores, "processors of a host (as this machine)", Between(1, 1024));
-    field("hosts", scenario.hosts, "hosts for workers, who share them (as many as there must be)",
-          Between(1, 65'536));
-    field("servers", scenario.servers, "parameter servers (1)", Between(1, 1024));
-    field("servers_on", servers_on,
-          "where servers run, on hosts of their own or on the workers': own, workers (own)",
-          OneOf{"own", "workers"});
-    field("ssp", scenario.bound, "rounds a worker may be ahead of the slowest (3)", Between(0, 1e6));
-    field("batch", batch, "workers in step split a batch, or let it grow: split, grow (split)",
-          OneOf{"split", "grow"});
+    question.Fields(field);
+    field("latency_us", latency_us, "microseconds of a message between hosts (30)", Positive());
+    field("bandwidth_gbit", bandwidth_gbit, "gigabits per second of a host's link (10)", Positive());
     field("seconds", seconds, "time to measure for (6)", Between(0.1, 3600));
   }
 };
@@ -65,7 +51,7 @@ std::string OptionOf(std::string field) {
 
 // "worker=1,factor=5" and "chance=0.01,slowdown=10", both or one of them.
 Slowness ReadSlowness(const std::string& text) {
-  Slowness slow{.worker = 1};
+  Slowness slow;
   ConfigFields fields;
   fields("worker", slow.worker, "which one", Between(0, 65'535));
   fields("factor", slow.factor, "how many times slower", Between(1, 1e6));
@@ -83,7 +69,6 @@ Slowness ReadSlowness(const std::string& text) {
   if (!text.empty() && slow.factor == 1 && slow.chance == 0) {
     Fail("--straggler {}: say how slow, as in worker=1,factor=5 or chance=0.01,slowdown=10", text);
   }
-  if (slow.factor == 1) slow.worker = -1;
   return slow;
 }
 
@@ -92,11 +77,7 @@ PlanConfig ReadConfig(const PlanFlags& flags) {
   ConfigFields fields;
   fields.Add(config);
   for (const auto& [name, value] : flags.plan) fields.Set(name, value, OptionOf(name));
-  Scenario& scenario = config.question.scenario;
-  if (!flags.plan.contains("hosts")) scenario.hosts = 0;
-  scenario.split = config.batch == "split";
-  scenario.servers_on_workers = config.servers_on == "workers";
-  scenario.slow = ReadSlowness(flags.straggler);
+  config.question.scenario.slow = ReadSlowness(config.question.straggler);
   return config;
 }
 
@@ -113,38 +94,37 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& 
   return settings;
 }
 
-void ReadConstants(const PlanFlags& flags, double seconds, const MakeSettings& make_settings,
+void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeSettings& make_settings,
                    const std::atomic<bool>& stop, ConstantTable& table, std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     const RunConfig run = make_settings(kAllReduceWay, 1)->run;
     table.ReadFrom(flags.constants, run.env, run.algo);
     std::string missing;
     for (const PlanWay* const way : kPlanWays) {
-      if (!table.values.Knows(*way)) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", way->name);
+      const bool known = table.values.Knows(*way) || !way->not_predicted.empty();
+      if (!known) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", way->name);
     }
     if (!missing.empty()) {
       notes.push_back(fmt::format("left out: {}: not measured for {}", missing, flags.constants));
     }
   } else {
-    if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", seconds);
-    Calibrate(make_settings, seconds, stop, table, notes);
+    if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", config.seconds);
+    Calibrate(make_settings, config.seconds, stop, table, notes);
   }
   if (stop) return;
-  if (flags.latency) {
-    table.values.network.latency_s = ParseSeconds(*flags.latency, "--latency");
-    table.SetOrigin("network_latency", "--latency");
+  if (flags.plan.contains("latency_us")) {
+    table.values.network.latency_s = 1e-6 * config.latency_us;
+    table.SetOrigin("network_latency", "--latency-us");
   }
-  if (flags.bandwidth) {
-    table.values.network.bytes_per_s = ParseBytesPerSecond(*flags.bandwidth, "--bandwidth");
-    table.SetOrigin("network_bytes", "--bandwidth");
+  if (flags.plan.contains("bandwidth_gbit")) {
+    table.values.network.bytes_per_s = 1e9 / 8 * config.bandwidth_gbit;
+    table.SetOrigin("network_bytes", "--bandwidth-gbit");
   }
   if (!flags.save_constants.empty()) table.WriteTo(flags.save_constants);
 }
 
 // Refused before anything is measured.
-void CheckFlags(const PlanFlags& flags) {
-  if (flags.latency) ParseSeconds(*flags.latency, "--latency");
-  if (flags.bandwidth) ParseBytesPerSecond(*flags.bandwidth, "--bandwidth");
+void CheckFolders(const PlanFlags& flags) {
   for (const auto& [flag, file] :
        {std::pair("--out", flags.out), {"--save-constants", flags.save_constants}}) {
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
@@ -157,7 +137,7 @@ void CheckFlags(const PlanFlags& flags) {
 
 int RunPlan(const PlanFlags& flags) {
   PlanConfig config = ReadConfig(flags);
-  CheckFlags(flags);
+  CheckFolders(flags);
   const MakeSettings make_settings = [&](const PlanWay& way, int workers) {
     return SettingsFor(flags, way, config.question.scenario.bound, workers);
   };
@@ -168,7 +148,7 @@ int RunPlan(const PlanFlags& flags) {
   ConstantTable table;
   std::vector<std::string> notes;
   try {
-    ReadConstants(flags, config.seconds, make_settings, stop, table, notes);
+    ReadConstants(flags, config, make_settings, stop, table, notes);
   } catch (const Error&) {
     if (!stop) throw;
   }
@@ -180,11 +160,12 @@ int RunPlan(const PlanFlags& flags) {
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
     Validate(table.values, make_settings, config.seconds / 6, stop, forecast);
   }
-  if (!flags.out.empty()) WriteFileAtomically(flags.out, ForecastPlot(forecast).ToSvg());
+  const Report report = MakeReport(forecast, table);
+  if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
   if (flags.json) {
-    fmt::print("{}\n", ForecastJson(forecast, table));
+    fmt::print("{}\n", report.ToJson());
   } else {
-    fmt::print("{}", ForecastTable(forecast, table));
+    fmt::print("{}", report.ToText());
     if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);
   }
   return stop ? InterruptedCode() : 0;
@@ -210,10 +191,6 @@ Command AddPlanCommand(CommandLine& program) {
         OptionOf(field.name),
         [flags, name = field.name](const std::string& value) { flags->plan[name] = value; }, field.doc);
   }
-  command.Option("--latency", flags->latency, "of a message between hosts, as in 50us (30us)");
-  command.Option("--bandwidth", flags->bandwidth, "of a host's link, as in 1.2GB/s (10Gbit/s)");
-  command.Option("--straggler", flags->straggler,
-                 "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
   command.Option("--constants", flags->constants, "read the constants from this file instead of measuring");
   command.Option("--save-constants", flags->save_constants, "write the constants to this file");
   command.Flag("--validate", flags->validate, "run what this machine can run, and compare");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/plan/figures.h"
 #include "trireme/plan/ways.h"
 
 namespace trireme {
@@ -33,30 +34,26 @@ struct Trip {
 
 struct PlanConstants {
   std::string env, algo;  // what was measured
-  int floats = 0;         // of one gradient, with the statistics that travel along
-  double steps_per_round = 0;
-  double round_fixed_s = 0;
-  double round_split_s = 0;
+  int floats = 0;
+  double steps_per_round = 0, round_fixed_s = 0, round_split_s = 0;
   std::vector<int> round_times = {1000};
   double crowding = 1;
   double notices_per_round = 0;
-  double notice_bytes = 0;
   double apply_s_per_float = 0;
   double shared_s = 0;
   Link network = {.latency_s = 30e-6, .bytes_per_s = 1.25e9};
-  Link threads;
-  Trip sync_trip, async_trip;
-  double trip_fixed_share = 1;
-  double trip_crowding = 1;
+  Link threads = {.latency_s = 1e-6, .bytes_per_s = 4e9};
+  Trip trip;
+  double trip_fixed_share = 1, trip_crowding = 1;
 
   void Fields(ConfigFields& field);
 
-  // What costs nothing was never measured: ways that need it are not known then.
+  // Whether there is all that a prediction of this way needs. What costs nothing was never measured.
   bool Knows(const PlanWay& way) const {
-    if (way.on_servers) return TripOf(way).worker_s > 0 && TripOf(way).server_s > 0;
+    if (!way.not_predicted.empty()) return false;
+    if (way.on_servers) return trip.worker_s > 0 && trip.server_s > 0;
     return way.in_step || shared_s > 0;
   }
-  const Trip& TripOf(const PlanWay& way) const { return way.in_step ? sync_trip : async_trip; }
   double gradient_bytes() const { return sizeof(float) * static_cast<double>(floats); }
   double apply_s() const { return apply_s_per_float * floats; }
   // Mean time to compute 1/k of a round, on a processor that others leave alone.
@@ -76,19 +73,10 @@ class ConstantTable {
   void ReadFrom(const std::string& path, const std::string& env, const std::string& algo);
   // Throws Error.
   void WriteTo(const std::string& path) const;
-
   // Notes where the constants whose names start with `prefix` came from; later notes replace earlier ones.
   void SetOrigin(const std::string& prefix, const std::string& origin);
-
-  struct Row {
-    std::string name;
-    std::string value;  // for people: "12.3 us"
-    std::string exact;  // as in a file of constants
-    std::string origin, doc;
-  };
-  std::vector<Row> Rows() const;  // without env and algo
-  // An aligned table of name, value, origin and meaning.
-  std::string ToText() const;
+  // Name, value, origin and meaning of each, without env and algo; the text of the first figure is the name.
+  std::vector<Row> Rows() const;
 
  private:
   ConfigFields fields_;

@@ -1,13 +1,14 @@
-// One list of figures per row makes the line of a table for people and the object of JSON.
-//
-// A figure that is not known is NaN where it is computed, "-" in a table and null in JSON.
+// Numbers for people and for programs: one list of figures per row makes the line of a table and the object of
+// JSON. A figure that is not known is NaN where it is computed, "-" in a table and null in JSON.
 #pragma once
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/metrics/plot.h"
 
 namespace trireme {
 
@@ -16,24 +17,49 @@ using Json = nlohmann::ordered_json;
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 struct Figure {
-  std::string key;      // in JSON; empty: not there
-  std::string heading;  // in the table; empty: not there
-  std::size_t width = 0;
-  Json value = nullptr;
-  std::string text = {};  // of `value`, for people
+  std::string key;        // in JSON; empty: not there
+  std::string heading;    // in the table; empty: not there
+  Json value;             // NaN and infinity are null in JSON
+  std::string text = {};  // for people
+};
+using Row = std::vector<Figure>;
+
+// In the table: `scale` times the value, with so many decimals and the unit.
+Figure Decimal(const char* key, const char* heading, double value, int decimals, double scale = 1,
+               const char* unit = "");
+// "1.2k"
+Figure Count(const char* key, const char* heading, double value);
+// "12.3 us"
+Figure Duration(const char* key, const char* heading, double seconds);
+
+// What a command has to say, for people as text and for programs as JSON.
+struct Report {
+  struct Section {
+    std::string title;      // above the table; may be empty
+    std::string key;        // of an array in JSON, which sections may share; empty: not there
+    std::vector<Row> rows;  // with the same headings
+  };
+  std::string heading;
+  Json facts = Json::object();  // in JSON, before sections and notes
+  std::vector<Section> sections = {};
+  std::vector<std::string> notes = {};
+  LinePlot plot = {};
+
+  // Every line ends in a newline.
+  std::string ToText() const;
+  // One object on one line.
+  std::string ToJson() const;
+  // Adds a point to the series of that name in the plot, which is made if there is none.
+  PlotSeries& Plot(const std::string& series, double x, double y);
 };
 
-// NaN and infinity have no place in JSON.
-Json Number(double value);
-// With so many decimals.
-std::string Cell(double value, int decimals, const char* unit = "");
-
-// Each ends in a newline.
-std::string HeadingLine(std::span<const Figure> figures);
-std::string TableLine(std::span<const Figure> figures);
-Json JsonOf(std::span<const Figure> figures);
+Json JsonOf(const Row& row);
+Json JsonOf(const ConfigFields& fields);
 
 // The middle value, or the mean of the two middle ones; NaN values do not count. NaN when there is none.
 double Median(std::vector<double> values);
+
+// Three significant digits: "850 ns", "12.3 us", "2.00 s"; "-" when not finite.
+std::string FormatSeconds(double seconds);
 
 }  // namespace trireme

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
-#include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/nn/fused_executor.h"
-#include "trireme/plan/figures.h"
 
 namespace trireme {
 namespace {
@@ -19,17 +17,18 @@ namespace {
 constexpr double kLongestWarmUp = 60;  // seconds
 constexpr int kTurns = 8;              // so that what changes on the machine touches all alike
 
-// One worker with 1/parts of the work, which goes on whenever it is told to.
-class LoneWorker {
+// One worker with 1/parts of the work, which goes on whenever it is told to. It is the store of its algorithm,
+// too: it notes how much time lies between calls, which is what the worker computes, hands them to a store
+// that is alone, and answers pushes and shares as if `parts` workers had sent the same.
+class LoneWorker final : ParameterStore {
  public:
   LoneWorker(const RunSettings& settings, const Network& network, int parts)
-      : executor_(network),
-        group_(1),
-        comm_(group_, 0),
-        store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network)), parts),
+      : parts_(parts),
+        executor_(network),
+        store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network))),
         algorithm_(settings.algorithm->Make({.env = settings.env(),
                                              .executor = executor_,
-                                             .store = store_,
+                                             .store = *this,
                                              .seed = settings.run.seed,
                                              .shards = settings.run.shards,
                                              .first_shard = 0,
@@ -38,17 +37,23 @@ class LoneWorker {
   }
 
   void RunFor(double seconds, const std::atomic<bool>& stop) {
-    store_.Resume();
+    Resume();
     const double end_s = MonotonicSeconds() + seconds;
     do Iterate();
     while (MonotonicSeconds() < end_s && !stop);
-    store_.Pause();
+    Pause();
   }
-  const TimingStore& store() const { return store_; }
-  double IterationsPerRound() const { return iterations_ / static_cast<double>(store_.rounds.size()); }
-  double StepsPerRound() const {
-    return IterationsPerRound() * static_cast<double>(algorithm_->steps_per_iteration());
+
+  std::vector<std::vector<double>> compute_s;  // before each push, by its position in the iteration
+  double iterations = 0, pushes = 0, shares = 0;
+  double computed_s = 0, push_s = 0;  // between pushes, and in them
+  std::size_t push_floats = 0;        // of the last one
+
+  double MeanRound() const {
+    if (pushes == 0) Fail("too few gradients to measure: give more --seconds");
+    return computed_s / pushes;
   }
+  double StepsPerIteration() const { return static_cast<double>(algorithm_->steps_per_iteration()); }
 
  private:
   static std::vector<float> Initial(const RunSettings& settings, const Network& network) {
@@ -65,32 +70,62 @@ class LoneWorker {
         Fail("there was no gradient within {:g} s: reduce what is collected before learning starts",
              kLongestWarmUp);
       }
-    } while (store_.rounds.empty());
+    } while (pushes == 0);
     Iterate();
-    store_.Reset();
-    iterations_ = 0;
+    compute_s.clear();
+    iterations = pushes = shares = computed_s = push_s = since_push_s_ = 0;
   }
   void Iterate() {
     MetricRow row;
-    store_.BeginIteration();
+    position_ = 0;
     algorithm_->Iterate(0, row);
-    ++iterations_;
+    ++iterations;
   }
+  void Pause() { since_push_s_ += CpuSeconds() - since_s_; }
+  void Resume() { since_s_ = CpuSeconds(); }
 
+  double Push(std::span<float> gradient, const UpdateRule& rule) override {
+    Pause();
+    if (position_ == compute_s.size()) compute_s.emplace_back();
+    compute_s[position_++].push_back(since_push_s_);
+    computed_s += std::exchange(since_push_s_, 0);
+    for (float& value : gradient) value *= static_cast<float>(parts_);
+    const double begun_s = CpuSeconds();
+    const double norm = store_->Push(gradient, rule);
+    push_s += CpuSeconds() - begun_s;
+    push_floats = gradient.size();
+    ++pushes;
+    Resume();
+    return norm;
+  }
+  void Share(std::span<double> values) override {
+    Pause();
+    for (double& value : values) value *= parts_;
+    ++shares;
+    Resume();
+  }
+  std::span<const float> Pull() override { return store_->Pull(); }
+  std::span<const float> params() const override { return store_->params(); }
+  void Refresh() override { store_->Refresh(); }
+  Traffic traffic() const override { return store_->traffic(); }
+  Staleness staleness() const override { return store_->staleness(); }
+  void Save(StateWriter& out) const override { store_->Save(out); }
+  void Load(const StateReader& in) override { store_->Load(in); }
+
+  const int parts_;
+  std::size_t position_ = 0;
+  double since_s_ = CpuSeconds(), since_push_s_ = 0;  // the latter is what was computed until the former
   FusedExecutor executor_;
-  ThreadGroup group_;
-  ThreadCommunicator comm_;
-  TimingStore store_;
+  ThreadGroup group_{1};
+  ThreadCommunicator comm_{group_, 0};
+  std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Algorithm> algorithm_;
-  double iterations_ = 0;
 };
 
 // Every round relative to the median of its position, which a single disturbed round does not move.
-std::vector<double> Ratios(const std::vector<TimingStore::Round>& rounds) {
-  std::map<int, std::vector<double>> by_position;
-  for (const TimingStore::Round& round : rounds) by_position[round.position].push_back(round.compute_s);
+std::vector<double> Ratios(const LoneWorker& worker) {
   std::vector<double> ratios;
-  for (const auto& [position, seconds] : by_position) {
+  for (const std::vector<double>& seconds : worker.compute_s) {
     const double median_s = Median(seconds);
     for (const double each : seconds) {
       if (median_s > 0) ratios.push_back(each / median_s);
@@ -100,53 +135,6 @@ std::vector<double> Ratios(const std::vector<TimingStore::Round>& rounds) {
 }
 
 }  // namespace
-
-double ThreadSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-TimingStore::TimingStore(std::unique_ptr<ParameterStore> store, int parts)
-    : store_(std::move(store)), parts_(parts) {
-  Resume();
-}
-
-void TimingStore::Reset() {
-  rounds.clear();
-  push_s = computed_s_ = 0;
-  shares = share_bytes = 0;
-}
-
-double TimingStore::MeanRound() const {
-  if (rounds.empty()) Fail("too few gradients to measure: give more --seconds");
-  double sum = 0;
-  for (const Round& round : rounds) sum += round.compute_s;
-  return sum / static_cast<double>(rounds.size());
-}
-
-double TimingStore::Push(std::span<float> gradient, const UpdateRule& rule) {
-  Pause();
-  rounds.push_back({position_++, std::exchange(computed_s_, 0)});
-  if (parts_ > 1) {
-    for (float& value : gradient) value *= static_cast<float>(parts_);
-  }
-  const double begun_s = ThreadSeconds();
-  const double norm = store_->Push(gradient, rule);
-  push_s += ThreadSeconds() - begun_s;
-  push_floats = gradient.size();
-  Resume();
-  return norm;
-}
-
-void TimingStore::Share(std::span<double> values) {
-  Pause();
-  for (double& value : values) value *= parts_;
-  store_->Share(values);
-  shares += 1;
-  share_bytes += values.size_bytes();
-  Resume();
-}
 
 std::vector<int> Hundredths(std::vector<double> ratios) {
   std::ranges::sort(ratios);
@@ -171,23 +159,16 @@ void MeasureRounds(const RunSettings& settings, double seconds, const std::atomi
     part.RunFor(seconds / 2 / kTurns, stop);
   }
   if (stop) Fail("interrupted");
-  const TimingStore& store = whole.store();
-  const double whole_s = store.MeanRound(), part_s = part.store().MeanRound();
+  const double whole_s = whole.MeanRound(), part_s = part.MeanRound();
   constants.round_split_s =
       shards == 1 ? whole_s : std::clamp((whole_s - part_s) * shards / (shards - 1), 0.0, whole_s);
   constants.round_fixed_s = whole_s - constants.round_split_s;
-
-  const auto rounds = static_cast<double>(store.rounds.size());
-  constants.round_times = Hundredths(Ratios(store.rounds));
-  constants.floats = static_cast<int>(store.push_floats);
-  constants.steps_per_round = whole.StepsPerRound();
-  constants.apply_s_per_float = store.push_s / rounds / constants.floats;
-  // After every iteration the first worker tells the others how to go on: two doubles.
-  const double announcements = whole.IterationsPerRound();
-  const double notices = static_cast<double>(store.shares) / rounds + announcements;
-  constants.notices_per_round = notices;
-  constants.notice_bytes =
-      (static_cast<double>(store.share_bytes) / rounds + 2 * sizeof(double) * announcements) / notices;
+  constants.round_times = Hundredths(Ratios(whole));
+  constants.floats = static_cast<int>(whole.push_floats);
+  constants.steps_per_round = whole.iterations / whole.pushes * whole.StepsPerIteration();
+  constants.apply_s_per_float = whole.push_s / whole.pushes / constants.floats;
+  // After every iteration the first worker tells the others how to go on.
+  constants.notices_per_round = (whole.shares + whole.iterations) / whole.pushes;
 }
 
 }  // namespace trireme

@@ -3,17 +3,26 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
+#include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/base/scratch_folder.h"
 #include "trireme/base/system.h"
+#include "trireme/plan/rounds.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kRepeats = 5;
 constexpr double kShortShare = 0.2;  // length of the shorter run
+constexpr int kMoreAttempts = 8;     // beyond the pairs that are wanted
+constexpr int kValidationPairs = 5;
+constexpr double kLeast = 1e-7;  // seconds that anything takes at least
+
+struct Unobserved final : TrainObserver {
+  void OnRow(const MetricRow&) override {}
+  void OnEvaluation(std::int64_t, const Evaluation&) override {}
+  void OnEnd(const TrainResult&) override {}
+};
 
 // Of child processes that have ended.
 double ChildrenSeconds() {
@@ -25,45 +34,111 @@ double ChildrenSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One prediction and the runs that check it.
-struct Case {
-  ForecastCheck check;
-  std::unique_ptr<RunSettings> settings;
-  Straggler straggler = {};
-  std::vector<double> steps_per_s = {}, processors = {}, staleness = {};  // of each pair of runs
-
-  void Add(const Rate& rate) {
-    steps_per_s.push_back(1 / rate.wall_s);
-    processors.push_back(rate.cpu_s / rate.wall_s);
-    staleness.push_back(rate.staleness_mean);
+// Nothing when it was interrupted, or too short to tell.
+std::optional<Rate> MeasurePair(const RunCase& one, const std::atomic<bool>& stop) {
+  RunConfig& run = one.settings->run;
+  run.stop_at_target = false;
+  LeaveOutAllButTraining(run);
+  RunFacts facts[2];
+  double children_s[2];
+  for (const int i : {0, 1}) {
+    run.steps = std::max<std::int64_t>(1, std::llround(i == 0 ? kShortShare * one.steps : one.steps));
+    const double begun_s = ChildrenSeconds();
+    TrainResult result = RunOnce(*one.settings, one.straggler, stop);
+    if (result.interrupted) return std::nullopt;
+    facts[i] = std::move(result.facts);
+    children_s[i] = ChildrenSeconds() - begun_s;
   }
-};
+  const auto more = static_cast<double>(facts[1].steps - facts[0].steps);
+  if (more <= 0 || facts[1].wall_s <= facts[0].wall_s) return std::nullopt;
+  Rate rate{.wall_s = (facts[1].wall_s - facts[0].wall_s) / more,
+            .cpu_s = (facts[1].cpu_s - facts[0].cpu_s) / more,
+            .servers_cpu_s = (children_s[1] - children_s[0]) / more,
+            .staleness_mean = facts[1].staleness_mean};
+  if (!facts[1].links.empty()) rate.link = {facts[1].links[0].latency_s, facts[1].links[0].bytes_per_s};
+  return rate;
+}
 
-std::vector<Case> MakeCases(const PlanConstants& constants, const MakeSettings& make_settings,
-                            Forecast& forecast) {
-  std::vector<Case> cases;
-  const Slowness& slow = forecast.question.scenario.slow;
-  for (const PlanWay* const way : kPlanWays) {
-    if (!constants.Knows(*way)) continue;
-    for (int workers = 1; workers <= UsableProcessors(); workers *= 2) {
-      try {
-        Case next{.check = {.way = way, .workers = workers}, .settings = make_settings(*way, workers)};
-        Scenario here = ScenarioHere(*way, workers, next.settings->run);
-        here.bound = forecast.question.scenario.bound;
-        here.slow = slow;
-        const Outcome predicted = Simulate(constants, here);
-        next.check.predicted_steps_per_s = predicted.steps_per_s;
-        if (!way->in_step) next.check.predicted_staleness = predicted.staleness.mean();
-        if (slow.worker < workers) next.straggler = {slow.worker, slow.factor};
-        cases.push_back(std::move(next));
-      } catch (const Error& error) {
-        forecast.notes.push_back(
-            fmt::format("not validated: {}, {} workers: {}", way->name, workers, error.what()));
-      }
+Rate MedianOf(const std::vector<Rate>& rates) {
+  Rate median = rates.empty() ? Rate() : rates.back();
+  for (double Rate::*const figure :
+       {&Rate::wall_s, &Rate::cpu_s, &Rate::servers_cpu_s, &Rate::staleness_mean}) {
+    std::vector<double> values;
+    for (const Rate& rate : rates) values.push_back(rate.*figure);
+    median.*figure = Median(values);
+  }
+  return median;
+}
+
+// Measures short runs and puts what they show into the constants.
+struct Calibration {
+  const MakeSettings& make_settings;
+  double seconds;  // of a run
+  int pairs;       // of them for each figure
+  const std::atomic<bool>& stop;
+  PlanConstants& constants;
+
+  // Through servers they do less in the same time.
+  RunCase CaseOf(const PlanWay& way, int workers) const {
+    const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
+    return {&way, workers, make_settings(way, workers), seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
+  }
+  // Rates become those per round of one worker.
+  void Measure(std::span<RunCase> cases) const {
+    RunInTurns(cases, pairs, stop);
+    if (stop) Fail("interrupted");
+    for (RunCase& one : cases) {
+      if (std::isnan(one.rate.wall_s)) Fail("runs were too short to be measured: give more --seconds");
+      const double steps = constants.steps_per_round * (one.way->in_step ? 1 : one.workers);
+      for (double* const each : {&one.rate.wall_s, &one.rate.cpu_s, &one.rate.servers_cpu_s}) *each *= steps;
     }
   }
-  return cases;
-}
+  void Fit(const RunCase& one, const std::function<void(PlanConstants&, double)>& set) const {
+    constants = FitTo(constants, one.ToSimulate(), one.rate.wall_s, set);
+  }
+
+  // A round of the algorithm takes what it takes in a run: with what happens between iterations, and with a
+  // replay that has grown.
+  void ScaleRounds(const RunCase& alone) const {
+    const double round_s = alone.rate.cpu_s - constants.apply_s();
+    const double scale = std::max(kLeast, round_s) / constants.RoundSeconds(1);
+    constants.round_fixed_s *= scale;
+    constants.round_split_s *= scale;
+  }
+  // Workers of this way never wait, so how much slower they compute side by side shows in processor time.
+  void MeasureShared() const {
+    RunCase cases[] = {CaseOf(kSharedWay, 1), CaseOf(kSharedWay, UsableProcessors())};
+    Measure(cases);
+    const double alone_s = cases[0].rate.cpu_s, crowded_s = cases[1].rate.cpu_s / cases[1].workers;
+    constants.shared_s = std::max(kLeast, alone_s - constants.RoundSeconds(1));
+    constants.crowding = std::max(1.0, crowded_s / alone_s);
+  }
+  // What a trip takes shows where the worker waits for it, how much of that computing hides in a run as asked, and
+  // how many times longer it takes in one with a worker on every processor.
+  void MeasureTrips() const {
+    RunCase cases[] = {CaseOf(kAsyncWay, 1), CaseOf(kAsyncWay, 1), CaseOf(kAsyncWay, UsableProcessors())};
+    cases[0].settings->run.server.overlap = false;
+    Measure(cases);
+    FitTrip(cases[0]);
+    if (cases[1].settings->run.server.overlap) FitTrip(cases[1]);
+    if (cases[2].workers > 1) Fit(cases[2], [](PlanConstants& c, double f) { c.trip_crowding = f; });
+    const Link& link = cases[0].rate.link;
+    constants.trip_fixed_share = link.latency_s / link.Seconds(constants.gradient_bytes());
+  }
+  // Processor time at both ends, and the rest. Processor time that a trip does not wait for, such as falling
+  // asleep after the answer, is no part of it. Where computing hides the trip, it costs the worker's part.
+  void FitTrip(const RunCase& one) const {
+    const double worker_s = std::max(kLeast, one.rate.cpu_s - constants.RoundSeconds(1));
+    const double server_s = std::max(kLeast, one.rate.servers_cpu_s - constants.apply_s());
+    const double latency_s = constants.trip.latency_s;
+    const bool hidden = one.settings->run.server.overlap;
+    Fit(one, [=](PlanConstants& c, double factor) {
+      const double less = std::min(factor, 1.0), more = std::max(factor, 1.0) - 1;
+      c.trip = hidden ? Trip{factor * worker_s, server_s, latency_s}
+                      : Trip{less * worker_s, less * server_s, more * (worker_s + server_s)};
+    });
+  }
+};
 
 }  // namespace
 
@@ -74,71 +149,116 @@ void LeaveOutAllButTraining(RunConfig& run) {
   run.eval_episodes = 1;
 }
 
-TrainResult RunOnce(const RunSettings& settings, const std::filesystem::path& folder,
-                    const Straggler& straggler, const std::atomic<bool>& stop) {
-  const ScratchFolder scratch(folder);
-  const RunFolder run = RunFolder::Create(folder, "", settings.fields.ToToml());
-  return Train(settings, run,
-               {.json = true,
-                .started_s = MonotonicSeconds(),
-                .started_cpu_s = CpuSeconds(),
-                .straggler = straggler,
-                .stop = &stop,
-                .server_program = "/proc/self/exe"});
+TrainResult RunOnce(const RunSettings& settings, const Straggler& straggler, const std::atomic<bool>& stop) {
+  Unobserved observer;
+  return Train(settings, observer,
+               {.straggler = straggler, .stop = &stop, .server_program = "/proc/self/exe"});
 }
 
-std::optional<Rate> MeasureRate(RunSettings& settings, double steps, const Straggler& straggler,
-                                const std::atomic<bool>& stop) {
-  settings.run.stop_at_target = false;
-  LeaveOutAllButTraining(settings.run);
-  RunFacts facts[2];
-  double children_s[2];
-  for (const int i : {0, 1}) {
-    const ScratchFolder folder;
-    settings.run.steps =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(i == 0 ? kShortShare * steps : steps));
-    const double begun_s = ChildrenSeconds();
-    TrainResult result = RunOnce(settings, folder.path() / "run", straggler, stop);
-    if (result.interrupted) return std::nullopt;
-    facts[i] = std::move(result.facts);
-    children_s[i] = ChildrenSeconds() - begun_s;
-  }
-  const auto more = static_cast<double>(facts[1].steps - facts[0].steps);
-  if (more <= 0 || facts[1].wall_s <= facts[0].wall_s) return std::nullopt;
-  return Rate{.wall_s = (facts[1].wall_s - facts[0].wall_s) / more,
-              .cpu_s = (facts[1].cpu_s - facts[0].cpu_s) / more,
-              .servers_cpu_s = (children_s[1] - children_s[0]) / more,
-              .staleness_mean = facts[1].staleness_mean,
-              .links = facts[1].links};
-}
-
-Scenario ScenarioHere(const PlanWay& way, int workers, const RunConfig& run) {
-  return {.way = &way,
+Scenario RunCase::ToSimulate() const {
+  return {.way = way,
           .workers = workers,
-          .servers_on_workers = true,
-          .overlap = run.server.overlap,
-          .hosts = 1,
-          .cores = UsableProcessors()};
+          .cores = UsableProcessors(),
+          .servers_on = ServersOn::kWorkers,
+          .overlap = settings->run.server.overlap};
+}
+
+void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& stop) {
+  std::vector<std::vector<Rate>> rates(cases.size());
+  for (int turn = 0; turn < pairs + kMoreAttempts; ++turn) {
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      if (stop || std::ssize(rates[i]) == pairs) continue;
+      if (const auto rate = MeasurePair(cases[i], stop)) {
+        rates[i].push_back(*rate);
+      } else {
+        cases[i].steps *= 2;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].rate = MedianOf(rates[i]);
+}
+
+PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
+                    const std::function<void(PlanConstants&, double)>& set) {
+  PlanConstants fitted = constants;
+  Scenario brief = scenario;
+  brief.rounds = 400;
+  double low = 1e-3, high = 1e3;
+  for (int i = 0; i < 30; ++i) {
+    const double factor = std::sqrt(low * high);
+    set(fitted, factor);
+    (Simulate(fitted, brief).round_s < round_s ? low : high) = factor;
+  }
+  set(fitted, std::sqrt(low * high));
+  return fitted;
+}
+
+void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
+               ConstantTable& table, std::vector<std::string>& notes) {
+  const auto settings = make_settings(kAllReduceWay, 1);
+  PlanConstants& constants = table.values;
+  constants.env = settings->run.env;
+  constants.algo = settings->run.algo;
+  MeasureRounds(*settings, seconds / 2, stop, constants);
+  table.SetOrigin("", "measured");
+  table.SetOrigin("network_", "assumed");
+
+  const int pairs = static_cast<int>(std::clamp(seconds / 2, 1.0, 3.0));
+  const Calibration calibration{make_settings, seconds / 8 / pairs, pairs, stop, constants};
+  int in_step = std::min(settings->run.shards, UsableProcessors());
+  while (settings->run.shards % in_step != 0) --in_step;
+  RunCase cases[] = {calibration.CaseOf(kAllReduceWay, 1), calibration.CaseOf(kAllReduceWay, in_step)};
+  calibration.Measure(cases);
+  calibration.ScaleRounds(cases[0]);
+  const auto attempt = [&](const char* ways, const char* prefix, auto measure) {
+    try {
+      if (stop) Fail("interrupted");
+      measure();
+    } catch (const Error& error) {
+      table.SetOrigin(prefix, "not measured");
+      notes.push_back(fmt::format("left out: {}: {}", ways, error.what()));
+    }
+  };
+  attempt("shared", "shared_", [&] { calibration.MeasureShared(); });
+  if (in_step > 1) {
+    const Link assumed = constants.threads;
+    calibration.Fit(cases[1], [=](PlanConstants& c, double factor) {
+      c.threads = {factor * assumed.latency_s, assumed.bytes_per_s / factor};
+    });
+  } else {
+    table.SetOrigin("threads_", "assumed");
+  }
+  attempt("async and ssp", "trip_", [&] { calibration.MeasureTrips(); });
 }
 
 void Validate(const PlanConstants& constants, const MakeSettings& make_settings, double seconds,
               const std::atomic<bool>& stop, Forecast& forecast) {
-  std::vector<Case> cases = MakeCases(constants, make_settings, forecast);
-  for (int i = 0; i < kRepeats * static_cast<int>(cases.size()) && !stop; ++i) {
-    Case& one = cases[i % cases.size()];
-    const double steps = seconds * one.check.predicted_steps_per_s;
-    if (const auto rate = MeasureRate(*one.settings, steps, one.straggler, stop)) one.Add(*rate);
+  const Scenario& asked = forecast.question.scenario;
+  const Slowness& slow = asked.slow;
+  std::vector<RunCase> cases;
+  std::vector<Outcome> predicted;
+  for (const PlanWay* const way : kPlanWays) {
+    if (!constants.Knows(*way)) continue;
+    for (int workers = 1; workers <= UsableProcessors(); workers *= 2) {
+      try {
+        RunCase one{way, workers, make_settings(*way, workers)};
+        if (slow.factor > 1 && slow.worker < workers) one.straggler = {slow.worker, slow.factor};
+        Scenario here = one.ToSimulate();
+        here.bound = asked.bound;
+        here.slow = slow;
+        predicted.push_back(Simulate(constants, here));
+        one.steps = seconds * predicted.back().steps_per_s;
+        cases.push_back(std::move(one));
+      } catch (const Error& error) {
+        forecast.notes.push_back(
+            fmt::format("not validated: {}, {} workers: {}", way->name, workers, error.what()));
+      }
+    }
   }
-  // Speed-ups are relative to one worker with its own parameters: the first case.
-  for (const Case& one : cases) {
-    if (one.steps_per_s.empty() || cases.front().steps_per_s.empty()) continue;
-    ForecastCheck check = one.check;
-    check.measured_steps_per_s = Median(one.steps_per_s);
-    if (!check.way->on_servers) check.processors_had = Median(one.processors) / check.workers;
-    if (!check.way->in_step) check.measured_staleness = Median(one.staleness);
-    check.predicted_speedup = check.predicted_steps_per_s / cases.front().check.predicted_steps_per_s;
-    check.measured_speedup = check.measured_steps_per_s / Median(cases.front().steps_per_s);
-    forecast.Add(check);
+  RunInTurns(cases, kValidationPairs, stop);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const RunCase& one = cases[i];
+    if (!std::isnan(one.rate.wall_s)) forecast.Add({one.way, one.workers, predicted[i], one.rate});
   }
   if (stop) forecast.notes.emplace_back("interrupted: some runs are missing");
 }

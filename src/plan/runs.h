@@ -1,52 +1,65 @@
-// Real runs, for measuring: what this machine can run, it runs.
+// Real runs on this machine, beside the simulation: what that cannot know is measured, or fitted so that it has the
+// rounds that runs had; and what it says is checked.
+//
+// Servers of runs are processes of this program, which must be `trireme` then.
 #pragma once
 
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "trireme/plan/figures.h"
+#include "trireme/plan/constants.h"
 #include "trireme/plan/forecast.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
 
-// What is measured should be training: no checkpoints on the way and, unless the way to a target is the
-// question, no evaluations but the one every run ends with, which is kept to one episode.
+// What is measured should be training: no checkpoints and, unless the way to a target is the question, no
+// evaluations but the one every run ends with, which is kept to one episode.
 void LeaveOutAllButTraining(RunConfig& run);
 
-// Trains in `folder`, which is new and is removed afterwards. Servers of its own are processes of this program,
-// which must be `trireme` then. Throws Error.
-TrainResult RunOnce(const RunSettings& settings, const std::filesystem::path& folder,
-                    const Straggler& straggler, const std::atomic<bool>& stop);
+// Trains without files. Throws Error.
+TrainResult RunOnce(const RunSettings& settings, const Straggler& straggler, const std::atomic<bool>& stop);
 
-// Per environment step, from two runs of different lengths, one after the other: (longer - shorter time) / (more
-// - fewer steps), so that setting up, filling a replay and the last evaluation, which both have, do not count.
-struct Rate {
-  double wall_s = kUnknown;
-  double cpu_s = kUnknown;          // of this process
-  double servers_cpu_s = kUnknown;  // of the servers it started
-  double staleness_mean = 0;
-  std::vector<LinkFacts> links = {};
+// A run that is to be measured.
+struct RunCase {
+  const PlanWay* way;
+  int workers;
+  std::unique_ptr<RunSettings> settings;  // resolved
+  double steps = 0;                       // about, of the longer run of a pair
+  Straggler straggler = {};
+  Rate rate = {};  // found
+
+  // The same on this machine, its server included.
+  Scenario ToSimulate() const;
 };
-// The longer one has about `steps`. Nothing when it was interrupted, or too short to tell. Throws Error.
-std::optional<Rate> MeasureRate(RunSettings& settings, double steps, const Straggler& straggler,
-                                const std::atomic<bool>& stop);
+
+// Measures so many pairs of runs of each case, in turns, so that what changes on the machine meanwhile touches all
+// alike; the rate is the medians over the pairs. Runs that are too short to tell are made longer; after some
+// attempts, or when `stop` is set, the rate is what there is, perhaps unknown. Throws Error.
+void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& stop);
+
+// `constants` after `set` was called with the factor, within [0.001, 1000], with which the simulation of
+// `scenario` has rounds of `round_s`. Requires that they get longer with it.
+PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
+                    const std::function<void(PlanConstants&, double)>& set);
 
 // Settings of a run that way and with that number of workers, resolved. Throws Error when they do not go
 // together.
 using MakeSettings = std::function<std::unique_ptr<RunSettings>(const PlanWay& way, int workers)>;
 
-// The scenario of a run on this machine, its server included, whatever the hosts that are asked about.
-Scenario ScenarioHere(const PlanWay& way, int workers, const RunConfig& run);
+// Fills `table` in about `seconds`, with everything but the network, about which one machine knows nothing.
+// Ways that cannot be run become a note, and are not known then. Throws Error, also when `stop` is set.
+void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
+               ConstantTable& table, std::vector<std::string>& notes);
 
-// Runs 1, 2, 4, ... workers up to the processors of this machine in every way, each run about `seconds` long,
-// five times in turns, and adds to the forecast's checks the medians; a way that these settings do not allow
-// becomes a note. Ends early, with what there is, when `stop` is set. Throws Error.
+// Runs 1, 2, 4, ... workers up to the processors of this machine in every way that is predicted, each run about
+// `seconds` long, and adds checks to the forecast; a way that these settings do not allow becomes a note. Ends
+// early, with what there is, when `stop` is set. Throws Error.
 void Validate(const PlanConstants& constants, const MakeSettings& make_settings, double seconds,
               const std::atomic<bool>& stop, Forecast& forecast);
 

@@ -42,188 +42,140 @@ double TimeToTarget(const RunFacts& run) {
 
 using Runs = std::vector<const RunFacts*>;
 
-double MedianOf(const Runs& runs, double (*figure)(const RunFacts&)) {
-  std::vector<double> values;
-  for (const RunFacts* run : runs) values.push_back(figure(*run));
-  return Median(std::move(values));
-}
+// The runs with one number of workers.
+struct SpeedupRow {
+  int workers = 0;
+  bool over_processors = false;  // more workers than processors
+  bool all_reached = false;      // the target
+  double basis_s = kUnknown;     // what speed-up is relative to: median T, or 1 / median R
+  double speedup = kUnknown;     // unknown without runs of 1 worker
+  Row figures = {};              // medians of the runs, and the above
+};
 
-// `one`: the row of 1 worker; null where this is it.
+// `one`: the row of 1 worker; null where there is none, or this is it.
 SpeedupRow MakeRow(const SpeedupQuestion& question, const Runs& runs, const SpeedupRow* one) {
-  const bool target = question.target.has_value();
+  const auto median = [&](auto figure) {
+    std::vector<double> values;
+    for (const RunFacts* run : runs) values.push_back(figure(*run));
+    return Median(std::move(values));
+  };
+  const bool target = question.run.stop_at_target, asynchronous = question.run.asynchronous();
   const auto reached =
-      std::ranges::count_if(runs, [](const RunFacts* run) { return run->time_to_target_s.has_value(); });
-  const double target_s = target ? MedianOf(runs, TimeToTarget) : kUnknown;
-  const double wall_s = MedianOf(runs, [](const RunFacts& run) { return run.wall_s; });
-  const double steps_per_s = MedianOf(runs, [](const RunFacts& run) { return run.steps_per_s; });
+      std::ranges::count_if(runs, [](auto* run) { return run->time_to_target_s.has_value(); });
+  const double target_s = target ? median(TimeToTarget) : kUnknown;
+  const double wall_s = median([](const RunFacts& run) { return run.wall_s; });
+  const double steps_per_s = median([](const RunFacts& run) { return run.steps_per_s; });
+  const double staleness = median([](const RunFacts& run) { return run.staleness_mean; });
   SpeedupRow row;
   row.workers = runs.front()->workers;
   row.over_processors = row.workers > question.processors;
   row.all_reached = reached == std::ssize(runs);
-  row.basis_s = target ? target_s : question.asynchronous ? 1 / steps_per_s : wall_s;
+  row.basis_s = target ? target_s : asynchronous ? 1 / steps_per_s : wall_s;
   const double speedup = (one != nullptr ? one->basis_s : row.basis_s) / row.basis_s;
   if ((one != nullptr || row.workers == 1) && std::isfinite(row.basis_s)) row.speedup = speedup;
-
-  const auto add = [&](const char* key, const char* heading, std::size_t width, double value, int decimals,
-                       double scale = 1) {
-    row.figures.push_back({key, heading, width, Number(value), Cell(scale * value, decimals)});
-  };
-  const auto median = [&](const char* key, const char* heading, std::size_t width, int decimals,
-                          double (*figure)(const RunFacts&), double scale = 1) {
-    add(key, heading, width, MedianOf(runs, figure), decimals, scale);
-  };
-  row.figures = {{"workers", "workers", 7, row.workers,
-                  fmt::format("{}{}", row.over_processors ? "*" : "", row.workers)},
-                 {"runs", target ? "" : "runs", 7, runs.size(), fmt::format("{}", runs.size())},
-                 {"reached", target ? "reached" : "", 7, target ? reached : 0,
-                  fmt::format("{}/{}", reached, runs.size())},
-                 {"over_processors", "", 0, row.over_processors}};
-  add("wall_s", target ? "" : "wall s", 10, wall_s, 3);
-  add("time_to_target_s", target ? "target s" : "", 10, target_s, 3);
-  median("cpu_s", "cpu s", 9, 3, [](const RunFacts& run) { return run.cpu_s; });
-  row.figures.push_back({"steps_per_s", "steps/s", 8, Number(steps_per_s), FormatCount(steps_per_s)});
-  add("speedup", "speed-up", 8, row.speedup, 2);
-  add("efficiency", "efficiency", 10, row.speedup / row.workers, 2);
-  median("kept", "kept", 6, 2, Kept);
-  median("idle", "idle %", 6, 1, IdleShare, 100);
-  median("bytes_per_step", "bytes/step", 10, 1,
-         [](const RunFacts& run) { return PerStep(run.bytes_sent, run); });
-  median("messages_per_step", "msgs/step", 9, 4,
-         [](const RunFacts& run) { return PerStep(run.messages_sent, run); });
-  const double staleness = MedianOf(runs, [](const RunFacts& run) { return run.staleness_mean; });
-  add("staleness_mean", "staleness", 9, question.asynchronous ? staleness : kUnknown, 2);
+  row.figures = {
+      {"workers", "workers", row.workers, fmt::format("{}{}", row.over_processors ? "*" : "", row.workers)},
+      {"runs", target ? "" : "runs", runs.size(), fmt::format("{}", runs.size())},
+      {"reached", target ? "reached" : "", target ? reached : 0, fmt::format("{}/{}", reached, runs.size())},
+      {"over_processors", "", row.over_processors},
+      Decimal("wall_s", target ? "" : "wall s", wall_s, 3),
+      Decimal("time_to_target_s", target ? "target s" : "", target_s, 3),
+      Decimal("cpu_s", "cpu s", median([](const RunFacts& run) { return run.cpu_s; }), 3),
+      Count("steps_per_s", "steps/s", steps_per_s),
+      Decimal("speedup", "speed-up", row.speedup, 2),
+      Decimal("efficiency", "efficiency", row.speedup / row.workers, 2),
+      Decimal("kept", "kept", median(Kept), 2),
+      Decimal("idle", "idle %", median(IdleShare), 1, 100),
+      Decimal("bytes_per_step", "bytes/step",
+              median([](const RunFacts& run) { return PerStep(run.bytes_sent, run); }), 1),
+      Decimal("messages_per_step", "msgs/step",
+              median([](const RunFacts& run) { return PerStep(run.messages_sent, run); }), 4),
+      Decimal("staleness_mean", "staleness", asynchronous ? staleness : kUnknown, 2)};
   return row;
-}
-
-std::string Describe(const SpeedupQuestion& question) {
-  return fmt::format("{} on {}, store {}", question.algo, question.env, question.store);
-}
-
-std::string Heading(const SpeedupQuestion& question) {
-  const std::string figures =
-      question.repeats == 1 ? "one run each" : fmt::format("medians of {} runs", question.repeats);
-  if (question.target) {
-    return fmt::format("{}: time to a return of {:g}, {}, seeds from {}\n", Describe(question),
-                       *question.target, figures, question.seed);
-  }
-  return fmt::format("{}: {} steps, {}, seed {}\n", Describe(question),
-                     FormatCount(static_cast<double>(question.steps)), figures, question.seed);
-}
-
-// Without a target, when a run came past the environment's own is no question of this report.
-Json JsonOf(const RunFacts& run, bool target) {
-  return {{"workers", run.workers},     {"seed", run.seed},
-          {"steps", run.steps},         {"wall_s", Number(run.wall_s)},
-          {"cpu_s", Number(run.cpu_s)}, {"time_to_target_s", Number(target ? TimeToTarget(run) : kUnknown)}};
-}
-
-std::string Notes(const SpeedupReport& report) {
-  const SpeedupQuestion& question = report.question;
-  const std::vector<SpeedupRow>& rows = report.rows;
-  std::string notes;
-  const auto add = [&](const std::string& line) { notes += line + "\n"; };
-  if (std::ranges::any_of(rows, &SpeedupRow::over_processors)) {
-    add(fmt::format("*  more workers than processors ({})", question.processors));
-  }
-  if (rows.empty()) {
-    add("nothing was measured");
-  } else if (rows.front().workers != 1) {
-    add("no speed-up: it is relative to 1 worker, which was not measured");
-  }
-  if (question.straggler.worker >= 0) {
-    add(fmt::format("worker {} was made {:g} times slower in every run", question.straggler.worker,
-                    question.straggler.factor));
-  }
-  if (question.target && !std::ranges::all_of(rows, &SpeedupRow::all_reached)) {
-    add("runs that did not reach the target count as infinitely long");
-  }
-  if (report.interrupted) add("interrupted: some runs are missing");
-  return notes;
 }
 
 }  // namespace
 
-std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> limit) {
-  const int most = std::min({2 * processors, limit.value_or(kMostMeasured), kMostMeasured});
+std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> most) {
+  const int last = std::min({2 * processors, kMostMeasured, most.value_or(kMostMeasured)});
   std::vector<int> counts;
-  for (int workers = 1; workers <= most; workers *= 2) counts.push_back(workers);
+  for (int workers = 1; workers <= last; workers *= 2) counts.push_back(workers);
   return counts;
 }
 
-SpeedupReport MakeSpeedupReport(const SpeedupQuestion& question, std::vector<RunFacts> runs,
-                                bool interrupted) {
-  SpeedupReport report{.question = question, .runs = std::move(runs), .rows = {}, .interrupted = interrupted};
-  std::map<int, std::vector<const RunFacts*>> by_workers;
-  for (const RunFacts& run : report.runs) by_workers[run.workers].push_back(&run);
-  report.rows.reserve(by_workers.size());
+Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& runs, bool interrupted) {
+  const RunConfig& run = question.run;
+  const Straggler& slow = question.straggler;
+  const bool target = run.stop_at_target, slowed = slow.worker >= 0;
+  const double target_return = target ? run.target.value_or(kUnknown) : kUnknown;
+  std::map<int, Runs> by_workers;
+  for (const RunFacts& each : runs) by_workers[each.workers].push_back(&each);
+  std::vector<SpeedupRow> rows;
+  rows.reserve(by_workers.size());
   for (const auto& [workers, group] : by_workers) {
-    const bool known = !report.rows.empty() && report.rows.front().workers == 1;
-    report.rows.push_back(MakeRow(question, group, known ? &report.rows.front() : nullptr));
+    const bool known = !rows.empty() && rows.front().workers == 1;
+    rows.push_back(MakeRow(question, group, known ? &rows.front() : nullptr));
   }
+
+  Report report;
+  const std::string what = fmt::format("{} on {}, store {}", run.algo, run.env, run.store);
+  report.heading = fmt::format(
+      "{}: {}, {}, {} {}", what,
+      target ? fmt::format("time to a return of {:g}", target_return)
+             : fmt::format("{} steps", FormatCount(static_cast<double>(run.steps))),
+      question.repeats == 1 ? "one run each" : fmt::format("medians of {} runs", question.repeats),
+      target ? "seeds from" : "seed", run.seed);
+  report.facts = {{"env", run.env},
+                  {"algo", run.algo},
+                  {"store", run.store},
+                  {"asynchronous", run.asynchronous()},
+                  {"steps", run.steps},
+                  {"target", target_return},
+                  {"seed", run.seed},
+                  {"repeats", question.repeats},
+                  {"processors", question.processors},
+                  {"straggler", slowed ? Json{{"worker", slow.worker}, {"factor", slow.factor}} : Json()},
+                  {"interrupted", interrupted}};
+  report.sections = {{"", "rows", {}}, {"", "runs", {}}};
+  for (const SpeedupRow& row : rows) report.sections[0].rows.push_back(row.figures);
+  for (const RunFacts& each : runs) {
+    // Without a target, when a run came past the environment's own is no question of this report.
+    report.sections[1].rows.push_back({{"workers", "", each.workers},
+                                       {"seed", "", each.seed},
+                                       {"steps", "", each.steps},
+                                       {"wall_s", "", each.wall_s},
+                                       {"cpu_s", "", each.cpu_s},
+                                       {"time_to_target_s", "", target ? TimeToTarget(each) : kUnknown}});
+  }
+
+  const auto note_if = [&](bool so, const std::string& note) {
+    if (so) report.notes.push_back(note);
+  };
+  const std::string straggler =
+      fmt::format("worker {} was made {:g} times slower in every run", slow.worker, slow.factor);
+  note_if(std::ranges::any_of(rows, &SpeedupRow::over_processors),
+          fmt::format("*  more workers than processors ({})", question.processors));
+  note_if(rows.empty(), "nothing was measured");
+  note_if(!rows.empty() && rows.front().workers != 1,
+          "no speed-up: it is relative to 1 worker, which was not measured");
+  note_if(slowed, straggler);
+  note_if(target && !std::ranges::all_of(rows, &SpeedupRow::all_reached),
+          "runs that did not reach the target count as infinitely long");
+  note_if(interrupted, "interrupted: some runs are missing");
+
+  report.plot.title = fmt::format("Speed-up of {}{}", what, slowed ? ": " + straggler : "");
+  report.plot.x_label = fmt::format("workers ({} {})", question.processors,
+                                    question.processors == 1 ? "processor" : "processors");
+  report.plot.y_label = target ? fmt::format("time to a return of {:g}, times faster", target_return)
+                        : run.asynchronous() ? "steps/s relative to 1 worker"
+                                             : "time of 1 worker / time of m workers";
+  for (const SpeedupRow& row : rows) {
+    const char* const name = row.over_processors ? "measured, more workers than processors" : "measured";
+    report.Plot(name, row.workers, row.speedup).markers = true;
+  }
+  if (!rows.empty()) report.Plot("ideal", 0, 0).faint = true;
+  for (const SpeedupRow& row : rows) report.Plot("ideal", row.workers, row.workers);
   return report;
-}
-
-std::string SpeedupTable(const SpeedupReport& report) {
-  const RunFacts none;
-  std::string table =
-      Heading(report.question) + HeadingLine(MakeRow(report.question, {&none}, nullptr).figures);
-  for (const SpeedupRow& row : report.rows) table += TableLine(row.figures);
-  return table + Notes(report);
-}
-
-LinePlot SpeedupPlot(const SpeedupReport& report) {
-  const SpeedupQuestion& question = report.question;
-  PlotSeries measured{.name = "measured", .x = {}, .y = {}};
-  PlotSeries over{.name = "measured, more workers than processors", .x = {}, .y = {}};
-  PlotSeries ideal{.name = "ideal", .x = {}, .y = {}};
-  measured.markers = over.markers = ideal.faint = true;
-  if (!report.rows.empty()) ideal.x = ideal.y = {0};
-  for (const SpeedupRow& row : report.rows) {
-    PlotSeries& series = row.over_processors ? over : measured;
-    series.x.push_back(row.workers);
-    series.y.push_back(row.speedup);
-    ideal.x.push_back(row.workers);
-    ideal.y.push_back(row.workers);
-  }
-  LinePlot plot;
-  plot.title = fmt::format("Speed-up of {}", Describe(question));
-  if (question.straggler.worker >= 0) {
-    plot.title +=
-        fmt::format(", worker {} {:g} times slower", question.straggler.worker, question.straggler.factor);
-  }
-  plot.x_label = fmt::format("workers ({} {})", question.processors,
-                             question.processors == 1 ? "processor" : "processors");
-  plot.y_label = question.target ? fmt::format("time to a return of {:g}, times faster", *question.target)
-                 : question.asynchronous ? "steps/s relative to 1 worker"
-                                         : "time of 1 worker / time of m workers";
-  plot.series.push_back(std::move(measured));
-  if (!over.x.empty()) plot.series.push_back(std::move(over));
-  plot.series.push_back(std::move(ideal));
-  return plot;
-}
-
-std::string SpeedupJson(const SpeedupReport& report) {
-  const SpeedupQuestion& question = report.question;
-  Json json = {{"env", question.env},
-               {"algo", question.algo},
-               {"store", question.store},
-               {"asynchronous", question.asynchronous},
-               {"steps", question.steps},
-               {"target", nullptr},
-               {"seed", question.seed},
-               {"repeats", question.repeats},
-               {"processors", question.processors},
-               {"straggler", nullptr},
-               {"interrupted", report.interrupted},
-               {"rows", Json::array()},
-               {"runs", Json::array()}};
-  if (question.target) json["target"] = *question.target;
-  if (question.straggler.worker >= 0) {
-    json["straggler"] = {{"worker", question.straggler.worker}, {"factor", question.straggler.factor}};
-  }
-  for (const SpeedupRow& row : report.rows) json["rows"].push_back(JsonOf(row.figures));
-  for (const RunFacts& run : report.runs) json["runs"].push_back(JsonOf(run, question.target.has_value()));
-  return json.dump();
 }
 
 }  // namespace trireme

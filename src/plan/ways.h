@@ -12,26 +12,26 @@ struct PlanWay {
   std::string_view name;
   std::string_view round;  // what happens in one, for people
   // How a run has it.
-  std::string_view store;
+  std::string_view store = "";
   Pace pace = Pace::kSync;
   // Facts that the simulation goes by.
-  bool in_step = false;     // an update waits for all workers, who split a batch
+  bool in_step = false;     // an update waits for all workers, who split a batch; else each brings one
   bool on_servers = false;  // else in the memory of the workers
   bool bounded = false;     // nobody is far ahead of the slowest
-  // Why nobody should rely on its prediction where it was not validated; docs/plan.md says more.
+  // Why there is no simulation of it.
   std::string_view not_predicted = "";
 };
 
-inline constexpr PlanWay kAllReduceWay{
-    .name = "allreduce", .round = "replicas in step", .store = "allreduce", .in_step = true};
-inline constexpr PlanWay kServerSyncWay{.name = "server-sync",
-                                        .round = "in step through servers",
-                                        .store = "server",
-                                        .in_step = true,
-                                        .on_servers = true,
-                                        .not_predicted =
-                                            "not within 15 % of real runs so far; --validate"
-                                            " tells whether it is here"};
+inline constexpr PlanWay kAllReduceWay{.name = "allreduce",
+                                       .round = "replicas in step, who split a batch",
+                                       .store = "allreduce",
+                                       .in_step = true};
+inline constexpr PlanWay kServerSyncWay{
+    .name = "server-sync",
+    .round = "in step through servers",
+    .not_predicted =
+        "no simulation came within 15 % of real runs; `trireme bench speedup --store server`"
+        " measures it"};
 inline constexpr PlanWay kAsyncWay{.name = "async",
                                    .round = "servers apply each push at once",
                                    .store = "server",

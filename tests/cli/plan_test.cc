@@ -7,6 +7,7 @@
 #include <set>
 
 #include "run_util.h"
+#include "trireme/base/system.h"
 
 namespace trireme::testing {
 namespace {
@@ -29,44 +30,42 @@ class PlanTest : public CliTest {
 };
 
 TEST_F(PlanTest, PredictsEveryWayUpToAThousandWorkers) {
-  const Outcome outcome = RunTrireme(Plan({"--json", "--latency", "50us", "--bandwidth", "10Gbit/s"}));
+  const Outcome outcome = RunTrireme(Plan({"--json", "--latency-us", "50", "--bandwidth-gbit", "10"}));
   const Json json = ResultOf(outcome);
   EXPECT_EQ(outcome.err, "");
   std::map<std::string, std::set<int>> workers;
   for (const Json& row : json["rows"]) workers[row["way"]].insert(row["workers"].get<int>());
-  for (const char* way : {"allreduce", "server-sync", "async", "ssp"}) {
+  for (const char* way : {"allreduce", "async", "ssp"}) {
     EXPECT_EQ(workers[way].size(), 11u) << way;
     EXPECT_EQ(*workers[way].rbegin(), 1024) << way;
   }
   EXPECT_EQ(json["rows"][0]["speedup"], 1);
   EXPECT_DOUBLE_EQ(json["constants"]["network_latency_s"]["value"].get<double>(), 50e-6);
   EXPECT_EQ(json["constants"]["network_bytes_per_s"]["value"], 1.25e9);
-  EXPECT_EQ(json["constants"]["network_latency_s"]["origin"], "--latency");
+  EXPECT_EQ(json["constants"]["network_latency_s"]["origin"], "--latency-us");
   EXPECT_EQ(json["constants"]["round_split_s"]["origin"], "measured");
   EXPECT_EQ(json["constants"]["steps_per_round"]["value"], 256);
   EXPECT_TRUE(json["validation"].empty());
   EXPECT_EQ(json["servers_on"], "own");
-  for (const Json& row : json["rows"]) {
-    EXPECT_EQ(row["speedup"].is_null(), json["not_predicted"].contains(row["way"])) << row;
-  }
+  for (const Json& row : json["rows"]) EXPECT_GT(row["speedup"], 0) << row;
+  EXPECT_FALSE(workers.contains("server-sync"));
+  EXPECT_TRUE(json["not_predicted"].contains("server-sync"));
 }
 
 // Through a real server process.
 TEST_F(PlanTest, TripsToServersAreMeasured) {
   const Json json = ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "1"})));
   const Json& constants = json["constants"];
-  for (const char* name :
-       {"sync_trip_worker_s", "sync_trip_server_s", "sync_trip_latency_s", "async_trip_worker_s",
-        "async_trip_server_s", "trip_fixed_share", "trip_crowding"}) {
+  for (const char* name : {"trip_worker_s", "trip_server_s", "trip_latency_s", "trip_fixed_share",
+                           "trip_crowding", "threads_latency_s", "threads_bytes_per_s"}) {
     ASSERT_TRUE(constants.contains(name)) << name;
-    EXPECT_EQ(constants[name]["origin"], "measured") << name;
+    const bool alone = UsableProcessors() == 1 && std::string_view(name).starts_with("threads_");
+    EXPECT_EQ(constants[name]["origin"], alone ? "assumed" : "measured") << name;
     ASSERT_TRUE(constants[name]["value"].is_number()) << name;  // infinity and NaN are not
     EXPECT_GE(constants[name]["value"], 0) << name;
-    EXPECT_LT(constants[name]["value"], 1000) << name;
   }
-  for (const char* name : {"sync_trip_worker_s", "sync_trip_server_s", "async_trip_worker_s"}) {
-    EXPECT_GT(constants[name]["value"], 0) << name;
-  }
+  EXPECT_GT(constants["trip_worker_s"]["value"], 0);
+  EXPECT_GT(constants["trip_server_s"]["value"], 0);
   EXPECT_TRUE(json["notes"].empty()) << json["notes"];
 }
 
@@ -77,10 +76,10 @@ TEST_F(PlanTest, WithoutServersTheirWaysAreLeftOutAndTheReasonIsSaid) {
     const Json json = ResultOf(Process(Path("trireme"), Plan(Args{"--json"} + more)).Wait());
     std::set<std::string> ways;
     for (const Json& row : json["rows"]) ways.insert(row["way"]);
-    EXPECT_EQ(ways, (std::set<std::string>{"allreduce", "shared"}));
-    EXPECT_EQ(json["notes"].size(), 1u);
-    const std::string note = json["notes"][0];
-    EXPECT_NE(note.find("left out: server-sync, async"), std::string::npos) << note;
+    for (const auto& [way, why] : json["not_predicted"].items()) ways.insert(way);
+    EXPECT_EQ(ways, (std::set<std::string>{"allreduce", "server-sync", "shared"}));
+    const std::string note = json["notes"].back();
+    EXPECT_NE(note.find("left out: async"), std::string::npos) << note;
     return note;
   };
   const std::string note = plan({"--validate", "--workers-up-to", "2", "--save-constants", Path("c.toml")});
@@ -92,9 +91,9 @@ TEST_F(PlanTest, WithoutServersTheirWaysAreLeftOutAndTheReasonIsSaid) {
 TEST_F(PlanTest, ServersMayRunOnTheHostsOfTheirWorkers) {
   ResultOf(RunTrireme(Plan({"--json", "--workers-up-to", "1", "--save-constants", Path("c.toml")})));
   const auto rate = [&](const char* where, const char* way) {
-    const Json json = ResultOf(RunTrireme(
-        Plan({"--json", "--constants", Path("c.toml"), "--workers-up-to", "2", "--cores", "1", "--hosts", "1",
-              "--latency", "1ns", "--bandwidth", "1000GB/s", "--servers-on", where})));
+    const Json json = ResultOf(
+        RunTrireme(Plan({"--json", "--constants", Path("c.toml"), "--workers-up-to", "2", "--cores", "1",
+                         "--latency-us", "0.001", "--bandwidth-gbit", "8000", "--servers-on", where})));
     EXPECT_EQ(json["servers_on"], where);
     double steps_per_s = 0;
     for (const Json& row : json["rows"]) {
@@ -115,7 +114,7 @@ TEST_F(PlanTest, TheSameConstantsAndSeedGiveTheSameOutput) {
   const Outcome first = RunTrireme(again), second = RunTrireme(again);
   EXPECT_EQ(first.code, 0) << first.err;
   EXPECT_EQ(first.out, second.out);
-  EXPECT_NE(first.out.find("worker 1 is 5 times slower"), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find("straggler worker=1,factor=5"), std::string::npos) << first.out;
   EXPECT_NE(first.out.find(Path("c.toml")), std::string::npos) << first.out;
   EXPECT_NE(ReadText(Path("p.svg")).find("allreduce, simulated"), std::string::npos);
   EXPECT_NE(RunTrireme(again + Args{"--seed", "2"}).out, first.out);
@@ -130,14 +129,10 @@ TEST_F(PlanTest, ValidationRunsWhatThisMachineCanRun) {
     stores[check["way"]] = check["store"];
     EXPECT_GT(check["measured_steps_per_s"], 0);
     EXPECT_TRUE(check["speedup_error"].is_number());
-    EXPECT_EQ(check["measured_staleness"].is_null(),
-              check["way"] == "allreduce" || check["way"] == "server-sync");
+    EXPECT_EQ(check["measured_staleness"].is_null(), check["way"] == "allreduce");
   }
-  const std::map<std::string, std::string> all = {{"allreduce", "allreduce"},
-                                                  {"server-sync", "server"},
-                                                  {"async", "server"},
-                                                  {"ssp", "server"},
-                                                  {"shared", "shared"}};
+  const std::map<std::string, std::string> all = {
+      {"allreduce", "allreduce"}, {"async", "server"}, {"ssp", "server"}, {"shared", "shared"}};
   EXPECT_EQ(stores, all) << json["notes"];
   for (const auto& [way, store] : all) {
     EXPECT_NE(ReadText(Path("p.svg")).find(way + ", measured"), std::string::npos) << way;
@@ -148,14 +143,7 @@ TEST_F(PlanTest, InterruptWhileMeasuringLeavesNothing) {
   Args args = Plan({"--json", "--save-constants", Path("c.toml")});
   std::ranges::replace(args, "0.2", "3600");
   Process process(kBinary, args);
-  // Signals before it listens to them end it, too, but not with this code.
-  const auto catches = [&] {
-    const std::string status = ReadText(fmt::format("/proc/{}/status", process.pid()));
-    const std::size_t at = status.find("SigCgt:");
-    return at != std::string::npos &&
-           (std::stoull(status.substr(at + 7), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
-  };
-  ASSERT_TRUE(process.RunsUntil(catches));
+  ASSERT_TRUE(process.RunsUntil([&] { return process.Catches(SIGINT); }));
   process.Signal(SIGINT);
   const Outcome outcome = process.Wait();
   EXPECT_EQ(outcome.code, 130) << outcome.err;
@@ -164,13 +152,11 @@ TEST_F(PlanTest, InterruptWhileMeasuringLeavesNothing) {
 }
 
 TEST_F(PlanTest, RefusesWhatMakesNoSense) {
-  Refused({"--latency", "fast"}, {"--latency fast", "50us"});
-  Refused({"--bandwidth", "0"}, {"--bandwidth 0", "1.2GB/s"});
+  Refused({"--latency-us", "fast"}, {"--latency-us", "fast"});
+  Refused({"--bandwidth-gbit", "0"}, {"--bandwidth-gbit", "above 0"});
   Refused({"--workers-up-to", "0"}, {"--workers-up-to"});
   Refused({"--cores", "0"}, {"--cores"});
-  Refused({"--hosts", "0"}, {"--hosts"});
   Refused({"--ssp", "-1"}, {"--ssp"});
-  Refused({"--batch", "shrink"}, {"--batch", "split"});
   Refused({"--servers-on", "mars"}, {"--servers-on", "workers"});
   Refused({"--servers", "0"}, {"--servers"});
   Refused({"--seconds", "soon"}, {"--seconds"});

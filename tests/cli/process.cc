@@ -1,6 +1,7 @@
 #include "process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <stdexcept>
 
 namespace trireme::testing {
@@ -115,6 +117,17 @@ bool Process::RunsUntil(const std::function<bool()>& condition, double deadline_
 void Process::Signal(int signal) {
   if (!status_) ::kill(pid_, signal);
 }
+
+bool Process::Catches(int signal) const {
+  std::ifstream status(fmt::format("/proc/{}/status", pid_));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:"))
+      return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  }
+  return false;
+}
+
+std::string Process::Err() const { return ReadAll(err_fd_); }
 
 Outcome Process::Wait(double deadline_s) {
   if (!EndsWithin(deadline_s)) {

@@ -46,6 +46,10 @@ class Process {
   // True once `condition` holds; false when the process ends or the deadline passes before that.
   bool RunsUntil(const std::function<bool()>& condition, double deadline_s = 60);
   void Signal(int signal);
+  // True once it has a handler for the signal: before, a signal ends it without further ado.
+  bool Catches(int signal) const;
+  // What it has written to standard error so far.
+  std::string Err() const;
   // Fails the test, after a SIGKILL, when the deadline passes.
   Outcome Wait(double deadline_s = 120);
 
