@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/algo/plain_run.h"
+#include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 
 namespace trireme {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/algo/plain_run.h"
+#include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 
 namespace trireme {

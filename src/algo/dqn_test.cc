@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/algo/plain_run.h"
+#include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 #include "trireme/env/test_env.h"
 #include "trireme/replay/sampler.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/algo/plain_run.h"
+#include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 #include "trireme/rollout/minibatch.h"
 

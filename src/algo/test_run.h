@@ -1,5 +1,5 @@
 // What the tests of algorithms share: runs that are wired as the trainer wires them, but without files; and what
-// must hold for every algorithm. plain_run.h has what to compare with.
+// must hold for every algorithm. test_plain.h has what to compare with.
 #pragma once
 
 #include <gtest/gtest.h>
