@@ -1,5 +1,6 @@
 #include "trireme/comm/barrier.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int kSpins = 2'000;  // some ten microseconds
 constexpr int kYields = 200;
-constexpr double kMoveEvery = 1e-3;  // seconds: somebody else may want the processors, too
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -34,20 +34,24 @@ double ThreadBarrier::Wait(int thread) {
   for (const Seat& seat : seats_) {
     if (Arrived(seat, round)) continue;
     const double since_s = MonotonicSeconds();
-    if (spins_ > 0) KeepApart(own, seat, since_s);
-    WaitFor(seat, round);
+    const bool together = spins_ > 0 && seat.processor.load(std::memory_order_relaxed) ==
+                                            own.processor.load(std::memory_order_relaxed);
+    if (together) Move(own, since_s);
+    WaitFor(seat, round, together ? 0 : spins_);
     idle_s += MonotonicSeconds() - since_s;
   }
   if (aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
   return idle_s;
 }
 
-void ThreadBarrier::KeepApart(Seat& own, const Seat& other, double now_s) const {
-  const auto processor = [](const Seat& seat) { return seat.processor.load(std::memory_order_relaxed); };
-  if (processor(own) != processor(other) || now_s - own.moved_s < kMoveEvery) return;
+void ThreadBarrier::Move(Seat& own, double now_s) const {
+  const double since_s = now_s - own.moved_s;
+  if (since_s < own.move_every_s) return;
+  own.move_every_s =
+      std::clamp(own.move_every_s * (since_s < 4 * own.move_every_s ? 2 : 0.5), kOften, kSeldom);
   own.moved_s = now_s;
   std::vector<int> taken;
-  for (const Seat& seat : seats_) taken.push_back(processor(seat));
+  for (const Seat& seat : seats_) taken.push_back(seat.processor.load(std::memory_order_relaxed));
   LeaveProcessors(taken);
 }
 
@@ -56,8 +60,8 @@ bool ThreadBarrier::Arrived(const Seat& seat, std::uint32_t round) const {
   return static_cast<std::int32_t>(seat.arrivals.load(std::memory_order_acquire) - round) >= 0;
 }
 
-void ThreadBarrier::WaitFor(const Seat& seat, std::uint32_t round) const {
-  for (int i = 0; i < spins_; ++i) {
+void ThreadBarrier::WaitFor(const Seat& seat, std::uint32_t round, int spins) const {
+  for (int i = 0; i < spins; ++i) {
     if (Arrived(seat, round)) return;
     Pause();
   }

@@ -6,7 +6,8 @@
 //
 // Threads that wait for each other all the time look to the system like one that needs a processor, and may be
 // left on the same one for good, each spinning while the other cannot run. A thread that finds itself where
-// the one it waits for is moves elsewhere.
+// the one it waits for is gives way at once, and moves elsewhere: less and less often if it is brought back,
+// because then others want the processors, too.
 #pragma once
 
 #include <atomic>
@@ -26,18 +27,21 @@ class ThreadBarrier {
   void Abort();
 
  private:
+  static constexpr double kOften = 2e-3, kSeldom = 0.25;  // seconds between two moves of a thread
+
   // Each thread writes its own cache lines only and reads those of the others: an arrival costs one trip of a
   // line between two processors.
   struct alignas(128) Seat {
     std::atomic<std::uint32_t> arrivals{0};
     std::atomic<int> processor{-1};  // where the owner was when it came to wait last
     std::uint32_t round = 0;         // the owner's
-    double moved_s = 0;              // the owner's
+    double moved_s = 0;              // the owner's, as is the next
+    double move_every_s = kOften;
   };
 
   bool Arrived(const Seat& seat, std::uint32_t round) const;
-  void WaitFor(const Seat& seat, std::uint32_t round) const;
-  void KeepApart(Seat& own, const Seat& other, double now_s) const;
+  void WaitFor(const Seat& seat, std::uint32_t round, int spins) const;
+  void Move(Seat& own, double now_s) const;
 
   const int spins_;
   std::vector<Seat> seats_;
