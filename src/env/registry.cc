@@ -65,10 +65,20 @@ class NoOptions final : public EnvOptions {
        known.empty() ? " none" : known);
 }
 
+std::unique_ptr<EnvOptions> NotNull(std::unique_ptr<EnvOptions> options, const std::string& name) {
+  if (options == nullptr) Fail("the environment '{}' gives no options, not even none", name);
+  return options;
+}
+
+void CheckEntry(const EnvEntry& entry) {
+  CheckSpec(entry.spec);
+  if (!entry.make) Fail("the environment '{}' has no function that makes batches", entry.spec.name);
+}
+
 }  // namespace
 
 void AddEnv(EnvEntry entry) {
-  CheckSpec(entry.spec);
+  CheckEntry(entry);
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   for (const EnvEntry& other : registry.table) {
@@ -81,6 +91,7 @@ void AddEnvSource(EnvSource source) {
   if (source.prefix.size() < 2 || source.prefix.find(':') != source.prefix.size() - 1) {
     Fail("'{}' is no prefix for environments: it must end with its only colon, as in gym:", source.prefix);
   }
+  if (!source.options) Fail("the source of '{}' has no function that finds environments", source.prefix);
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   for (const EnvSource& other : registry.sources) {
@@ -105,20 +116,19 @@ std::unique_ptr<EnvOptions> FindEnvOptions(const std::string& name) {
   // Copies: whoever is asked may add environments, and take long.
   const std::vector<EnvEntry> table = AllEnvs();
   const auto row = std::ranges::find(table, name, [](const EnvEntry& entry) { return entry.spec.name; });
-  if (row != table.end()) return row->options ? row->options() : std::make_unique<NoOptions>(*row);
+  if (row != table.end() && !row->options) return std::make_unique<NoOptions>(*row);
+  if (row != table.end()) return NotNull(row->options(), name);
   const std::vector<EnvSource> sources = AllEnvSources();
   const auto source = std::ranges::find_if(
       sources, [&](const EnvSource& candidate) { return name.starts_with(candidate.prefix); });
   if (source == sources.end()) FailToFind(name, table, sources);
-  std::unique_ptr<EnvOptions> options = source->options(name.substr(source->prefix.size()));
-  TRIREME_CHECK(options != nullptr);
-  return options;
+  return NotNull(source->options(name.substr(source->prefix.size())), name);
 }
 
 EnvEntry FindEnv(const std::string& name, const EnvOptions& options, const EnvArgs& args) {
   if (!args.empty() && !options.takes_args()) RefuseArgs(name, args);
   EnvEntry entry = options.Entry(args);
-  CheckSpec(entry.spec);
+  CheckEntry(entry);
   if (entry.spec.name != name) Fail("'{}' was found where '{}' was looked for", entry.spec.name, name);
   return entry;
 }

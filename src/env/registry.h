@@ -56,7 +56,8 @@ struct EnvSource {
   std::function<std::vector<EnvListing>()> list = nullptr;
 };
 
-// Throw Error for a name or prefix that is taken, and for a spec that describes no environment.
+// Throw Error for a name or prefix that is taken, for a spec that describes no environment, and where the function
+// that makes or finds environments is null.
 void AddEnv(EnvEntry entry);
 void AddEnvSource(EnvSource source);
 

@@ -215,5 +215,30 @@ TEST(Spec, SizesAndWords) {
   EXPECT_EQ(scaled[2], 1.0f);
 }
 
+TEST(Registry, RefusesFunctionsThatAreNull) {
+  const auto expect = [](const std::string& error, const char* part) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  EnvEntry entry = Renamed(SoaEntry<CartPole>(), "Registry.Null-v0");
+  entry.make = nullptr;
+  expect(ErrorOf([&] { AddEnv(entry); }), "'Registry.Null-v0' has no function that makes batches");
+  expect(ErrorOf([] { AddEnvSource({.prefix = "null:", .help = "", .options = nullptr}); }),
+         "the source of 'null:' has no function that finds environments");
+
+  struct NullOptions final : EnvOptions {
+    void Fields(ConfigFields&) override {}
+    EnvEntry Entry(const EnvArgs&) const override {
+      EnvEntry entry = Renamed(SoaEntry<CartPole>(), "nulls:make");
+      entry.make = nullptr;
+      return entry;
+    }
+  };
+  AddEnvSource({.prefix = "nulls:", .help = "", .options = [](const std::string& name) {
+                  return name == "make" ? std::make_unique<NullOptions>() : nullptr;
+                }});
+  expect(ErrorOf([] { FindEnv("nulls:make"); }), "'nulls:make' has no function that makes batches");
+  expect(ErrorOf([] { FindEnv("nulls:options"); }), "'nulls:options' gives no options");
+}
+
 }  // namespace
 }  // namespace trireme

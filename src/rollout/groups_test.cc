@@ -83,7 +83,7 @@ TEST(RolloutGroups, ActionsAreChosenForOneWhileTheOtherSteps) {
   EventLog log;
   int groups = 0;
   EnvEntry env = FindEnv("CartPole-v1");
-  env.facts.steps_elsewhere = true;
+  env.facts = {.reproducible = true, .steps_elsewhere = true};
   env.make = [&](int size) {
     return std::make_unique<PacedBatch>(groups++, FindEnv("CartPole-v1").make(size), log);
   };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/env/checked_batch.h"
 
 namespace trireme {
 
@@ -25,9 +26,8 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   const int groups = env.facts.steps_elsewhere ? std::min(2, shard.envs) : 1;
   for (int g = 0; g < groups; ++g) {
     const int first = shard.envs * g / groups, end = shard.envs * (g + 1) / groups;
-    groups_.push_back({first, env.make(end - first)});
-    groups_.back().batch->Reset(shard.seed, Purpose::kEnvReset,
-                                shard.first_env() + static_cast<std::uint32_t>(first));
+    groups_.push_back({first, MakeBatch(env, end - first, shard.seed, Purpose::kEnvReset,
+                                        shard.first_env() + static_cast<std::uint32_t>(first))});
   }
 }
 
@@ -44,6 +44,7 @@ float* Rollout::PackObs(const Group& group, int t) {
 // A rollout starts where the previous one ended; row 0 is read anew because the normaliser may have changed.
 void Rollout::Begin(const Normaliser* normaliser) {
   for (const Group& group : groups_) Normalise(normaliser, group.batch->size(), PackObs(group, 0));
+  ended_ = 0;
   truncated_samples_.clear();
   truncated_obs_.clear();
 }
@@ -78,7 +79,10 @@ void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, s
     normaliser->AddTo(raw_sums, next + b * layout_.width());
   }
   Normalise(normaliser, batch.size(), next);
-  for (const EpisodeEnd& end : batch.finished()) {
+  const std::span<const EpisodeEnd> finished = batch.finished();
+  if (!finished.empty()) CheckFinished(batch, finished);
+  ended_ += finished.size();
+  for (const EpisodeEnd& end : finished) {
     episodes_.count += 1;
     episodes_.return_sum += end.episode_return;
     episodes_.length_sum += end.length;
@@ -91,6 +95,15 @@ void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, s
                  batch.final_masks().data() + i * layout_.mask_size(), 1, row);
     Normalise(normaliser, 1, row);
   }
+}
+
+// Those of listed episodes are right: there must be no others.
+void Rollout::CheckFlags() const {
+  std::uint32_t flags = 0;
+  for (int i = 0; i < samples(); ++i) flags += std::uint32_t{terminated_[i]} + truncated_[i];
+  if (flags == ended_) return;
+  Fail("{} is not what it says it is: it has set {} flags for ended episodes and listed {} in {} steps",
+       env_spec().name, flags, ended_, samples());
 }
 
 void Rollout::AddReturnsTo(std::span<double> sums, float discount, const Normaliser& normaliser) {

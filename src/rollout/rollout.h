@@ -51,12 +51,13 @@ struct ActionRequest {
 
 class Rollout {
  public:
+  // Throws Error when the environment is not what its entry says (env/checked_batch.h).
   Rollout(const EnvEntry& env, const ShardSpec& shard, int steps);
 
   // Collects `steps` steps. policy(const ActionRequest&) is asked for all environments, in every step, in their
   // order; for some of them at a time where they step elsewhere. `normaliser` may be null, and is for
   // observations of floats; `raw_sums`, if not empty, receives the sums it needs to learn from the raw
-  // observations.
+  // observations. Throws Error when flags and lists of ended episodes contradict each other.
   template <class Policy>
   void Collect(const Normaliser* normaliser, std::span<double> raw_sums, Policy&& policy) {
     Begin(normaliser);
@@ -69,6 +70,7 @@ class Rollout {
       ++step_number_;
     }
     for (const Group& group : groups_) EndStep(group, steps_ - 1, normaliser, raw_sums);
+    CheckFlags();
   }
 
   int steps() const { return steps_; }
@@ -116,6 +118,7 @@ class Rollout {
   ActionRequest Request(const Group& group, int t);
   void BeginStep(const Group& group, int t);
   void EndStep(const Group& group, int t, const Normaliser* normaliser, std::span<double> raw_sums);
+  void CheckFlags() const;
   // The sample of a group's first environment in step t.
   std::size_t SampleOf(const Group& group, int t) const {
     return static_cast<std::size_t>(t) * envs() + group.first;
@@ -137,6 +140,7 @@ class Rollout {
   AlignedBuffer<float> obs_, actions_, extra_, rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
   AlignedBuffer<float> running_returns_;  // [B], see AddReturnsTo
+  std::size_t ended_ = 0;                 // episodes, in this rollout
   std::vector<int> truncated_samples_;
   std::vector<float> truncated_obs_;
   std::vector<float> unpacked_;  // scratch

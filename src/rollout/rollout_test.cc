@@ -165,6 +165,38 @@ TEST_P(Envs, ALoadedRolloutContinuesBitForBit) {
   }
 }
 
+// Says of every terminated episode that it was truncated as well; or tells nobody what has ended.
+template <bool kHidden>
+class ContradictoryBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  std::span<const std::uint8_t> truncated() const override {
+    return kHidden ? inner_->truncated() : inner_->terminated();
+  }
+  std::span<const EpisodeEnd> finished() const override {
+    return kHidden ? std::span<const EpisodeEnd>() : inner_->finished();
+  }
+};
+
+TEST(Rollout, RefusesEnvironmentsThatContradictThemselves) {
+  const auto error = [](const EnvEntry& env) -> std::string {
+    try {
+      Rollout rollout(env, {.index = 0, .envs = 4, .seed = 3}, 200);
+      Collect(rollout);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string both = error(ForwardingEntry<ContradictoryBatch<false>>("Both-v0", {}));
+  EXPECT_NE(both.find("Both-v0 is not what it says it is: copy"), std::string::npos) << both;
+  const std::string hidden = error(ForwardingEntry<ContradictoryBatch<true>>("Hidden-v0", {}));
+  EXPECT_NE(hidden.find("Hidden-v0 is not what it says it is: it has set"), std::string::npos) << hidden;
+  EXPECT_NE(hidden.find("listed 0"), std::string::npos) << hidden;
+  EnvEntry unsaved = ForwardingEntry<ForwardingBatch>("Unsaved-v0", {.snapshots = true});
+  EXPECT_NE(error(unsaved).find("offer no snapshots"), std::string::npos) << error(unsaved);
+}
+
 TEST(Rollout, WhatCannotBeSavedGoesOnWithNewEpisodes) {
   const EnvFacts unsaved{.snapshots = false, .reproducible = true};
   const EnvEntry without = ForwardingEntry<ForwardingBatch>("Unsaved-v0", unsaved);

@@ -162,6 +162,30 @@ TEST_F(EnvFactsTest, ArgumentsAreRefusedWhereTheyCannotBe) {
   settings.Resolve();
 }
 
+// Says of every terminated episode that it was truncated as well.
+class BothBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  std::span<const std::uint8_t> truncated() const override { return inner_->terminated(); }
+};
+
+TEST_F(EnvFactsTest, AnEnvironmentThatContradictsItselfEndsTheRun) {
+  AddEnv(ForwardingEntry<BothBatch>("FactsTest.Both-v0", {}));
+  for (const char* algo : {"ppo", "dqn"}) {
+    SCOPED_TRACE(algo);
+    fs::remove_all(root_);
+    const auto settings = Settings("FactsTest.Both-v0", algo, "allreduce", {"steps=4096", "envs=16"});
+    try {
+      Train(*settings, Folder(*settings), {.json = true});
+      FAIL() << "trained on";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("FactsTest.Both-v0 is not what it says it is"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST_F(EnvFactsTest, AlgorithmsRefuseActionsTheyCannotDrive) {
   EXPECT_EQ(Refusal("TestDials-v0", "dqn", {}),
             "TestDials-v0 has multi-discrete actions, which dqn cannot drive");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/env/checked_batch.h"
+
 namespace trireme {
 
 Evaluation Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own) const {
@@ -32,8 +34,8 @@ Evaluation Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, i
 
 void Evaluator::RunGroup(Algorithm& algorithm, int begin, int end, std::span<double> returns) const {
   const int n = end - begin;
-  const std::unique_ptr<EnvBatch> batch = env_.make(n);
-  batch->Reset(seed_, Purpose::kEvalReset, static_cast<std::uint32_t>(begin));
+  const std::unique_ptr<EnvBatch> batch =
+      MakeBatch(env_, n, seed_, Purpose::kEvalReset, static_cast<std::uint32_t>(begin));
   std::vector<float> obs(static_cast<std::size_t>(n) * env_.spec.obs.size());
   std::vector<float> actions(static_cast<std::size_t>(n) * env_.spec.action.size());
   std::vector<bool> done(n, false);
@@ -41,7 +43,9 @@ void Evaluator::RunGroup(Algorithm& algorithm, int begin, int end, std::span<dou
     ObsToFloat(env_.spec.obs, batch->obs().data(), static_cast<std::size_t>(n), obs.data());
     algorithm.Act(obs, env_.spec.masks ? batch->masks().data() : nullptr, n, actions);
     batch->Step(actions);
-    for (const EpisodeEnd& ended : batch->finished()) {
+    const std::span<const EpisodeEnd> finished = batch->finished();
+    if (!finished.empty()) CheckFinished(*batch, finished);
+    for (const EpisodeEnd& ended : finished) {
       if (done[ended.env]) continue;  // copies go on with further episodes; only the first counts
       done[ended.env] = true;
       returns[begin + ended.env] = ended.episode_return;

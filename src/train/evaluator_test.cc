@@ -9,6 +9,7 @@
 
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
+#include "trireme/env/test_env.h"
 
 namespace trireme {
 namespace {
@@ -124,6 +125,44 @@ TEST(Evaluator, StartsFromStatesNeverTrainedOn) {
   EXPECT_EQ(policy.first_obs(), starts(Purpose::kEvalReset));
   const std::vector<float> training = starts(Purpose::kEnvReset);
   for (std::size_t i = 0; i < training.size(); ++i) EXPECT_NE(policy.first_obs()[i], training[i]);
+}
+
+// Lists episodes of copies that it does not have.
+class MiscountingBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  void StepEnd() override {
+    inner_->StepEnd();
+    finished_.assign(inner_->finished().begin(), inner_->finished().end());
+    for (EpisodeEnd& end : finished_) end.env += size();
+  }
+  std::span<const EpisodeEnd> finished() const override { return finished_; }
+
+ private:
+  std::vector<EpisodeEnd> finished_;
+};
+
+TEST(Evaluator, RefusesEnvironmentsThatAreNotWhatTheySay) {
+  const auto error = [](const EnvEntry& env) -> std::string {
+    FixedPolicy policy;
+    ThreadGroup group(1);
+    ThreadCommunicator comm(group, 0);
+    try {
+      Evaluator(env, 5, 4, 1).Run(policy, comm, 0, 1);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error(ForwardingEntry<ForwardingBatch>("Honest-v0", {})), "");
+  const std::string copies = error(ForwardingEntry<MiscountingBatch>("Miscounting-v0", {}));
+  EXPECT_NE(copies.find("Miscounting-v0 is not what it says it is: it lists the end of copy"),
+            std::string::npos)
+      << copies;
+  EnvEntry wide = ForwardingEntry<ForwardingBatch>("Wide-v0", {});
+  wide.spec.obs = {{5}};
+  EXPECT_NE(error(wide).find("Wide-v0 is not what it says it is: its batches have other observations"),
+            std::string::npos);
 }
 
 TEST(Evaluator, TheSeedChoosesTheEpisodes) {

@@ -1,0 +1,69 @@
+#include "trireme/env/checked_batch.h"
+
+#include <string_view>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+[[noreturn]] void FailForLie(const EnvSpec& spec, std::string_view what) {
+  Fail("{} is not what it says it is: {}. That is a mistake in the environment", spec.name, what);
+}
+
+bool SameActions(const ActionSpace& a, const ActionSpace& b) {
+  return a.kind == b.kind && a.parts == b.parts && a.low == b.low && a.high == b.high;
+}
+
+}  // namespace
+
+std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
+                                    std::uint32_t first_id) {
+  const EnvSpec& spec = env.spec;
+  std::unique_ptr<EnvBatch> batch = env.make ? env.make(size) : nullptr;
+  if (batch == nullptr) FailForLie(spec, "it makes no batch");
+  batch->Reset(seed, purpose, first_id);
+
+  const auto expect = [&](std::size_t found, std::size_t expected, const char* what) {
+    if (found != expected)
+      FailForLie(spec, fmt::format("a batch of {} has {} {}, not {}", size, found, what, expected));
+  };
+  const EnvSpec& made = batch->spec();
+  if (made.obs != spec.obs || !SameActions(made.action, spec.action) || made.masks != spec.masks) {
+    FailForLie(spec, "its batches have other observations, actions or masks");
+  }
+  const auto n = static_cast<std::size_t>(size);
+  expect(static_cast<std::size_t>(batch->size()), n, "copies");
+  expect(batch->obs().size(), n * spec.obs.bytes(), "bytes of observations");
+  expect(batch->final_obs().size(), n * spec.obs.bytes(), "bytes of final observations");
+  const std::size_t mask_bytes = spec.masks ? n * static_cast<std::size_t>(spec.action.choices()) : 0;
+  expect(batch->masks().size(), mask_bytes, "bytes of masks");
+  expect(batch->final_masks().size(), mask_bytes, "bytes of final masks");
+  expect(batch->rewards().size(), n, "rewards");
+  expect(batch->terminated().size(), n, "flags for terminated episodes");
+  expect(batch->truncated().size(), n, "flags for truncated episodes");
+  if (env.facts.snapshots && batch->snapshots() == nullptr) {
+    FailForLie(spec, "it can be saved, but its batches offer no snapshots");
+  }
+  return batch;
+}
+
+void CheckFinished(const EnvBatch& batch, std::span<const EpisodeEnd> finished) {
+  const std::span<const std::uint8_t> terminations = batch.terminated(), truncations = batch.truncated();
+  int next = 0;
+  for (const EpisodeEnd& end : finished) {
+    if (end.env < next || end.env >= batch.size()) {
+      FailForLie(batch.spec(), fmt::format("it lists the end of copy {}, where one from {} to {} can follow",
+                                           end.env, next, batch.size() - 1));
+    }
+    next = end.env + 1;
+    const bool terminated = terminations[end.env] != 0, truncated = truncations[end.env] != 0;
+    if (terminated != end.terminated || truncated == end.terminated) {
+      FailForLie(batch.spec(),
+                 fmt::format("copy {} is listed as {}, and its flags say terminated {}, truncated {}",
+                             end.env, end.terminated ? "terminated" : "truncated", terminated, truncated));
+    }
+  }
+}
+
+}  // namespace trireme
