@@ -25,7 +25,7 @@ class AtomicFloats {
 
   std::size_t size() const { return size_; }
 
-  // Copies from and to [begin, begin + values.size()). Requires an even `begin`.
+  // Copies from [begin, begin + values.size()). Requires an even `begin`.
   void Load(std::size_t begin, std::span<float> values) const {
     TRIREME_CHECK(begin % 2 == 0 && begin + values.size() <= size_);
     const std::size_t pairs = values.size() / 2;
@@ -36,16 +36,22 @@ class AtomicFloats {
       values[2 * pairs] = last[0];
     }
   }
-  // An odd count may only end at the end of the array.
+  // Copies to the same. Half a pair at either end is exchanged, so that the other half stays what others make it;
+  // there is no other half at the end of the array.
   void Store(std::size_t begin, std::span<const float> values) {
-    TRIREME_CHECK(begin % 2 == 0 && begin + values.size() <= size_);
+    TRIREME_CHECK(begin + values.size() <= size_);
+    if (begin % 2 != 0 && !values.empty()) {
+      StoreHalf(begin, values[0]);
+      ++begin;
+      values = values.subspan(1);
+    }
     const std::size_t pairs = values.size() / 2;
     StoreWords(begin / 2, pairs, values.data());
-    if (values.size() % 2 != 0) {
-      TRIREME_CHECK(begin + values.size() == size_);
-      const float last[2] = {values[2 * pairs], 0.0f};
-      StoreWords(begin / 2 + pairs, 1, last);
-    }
+    if (values.size() % 2 == 0) return;
+    const std::size_t last = begin + 2 * pairs;
+    if (last + 1 < size_) return StoreHalf(last, values[2 * pairs]);
+    const float alone[2] = {values[2 * pairs], 0.0f};
+    StoreWords(last / 2, 1, alone);
   }
 
   // The same for two arrays that interlock: pair i is the floats 2i and 2i + 1, and first[i] and second[i]
@@ -93,6 +99,10 @@ class AtomicFloats {
 #ifdef TRIREME_PLAIN_COPIES
   // For measuring what the atomics cost, and wrong for anything else: a data race.
   using Word = std::uint64_t;
+  static bool Exchange(Word& word, std::uint64_t&, std::uint64_t value) {
+    word = value;
+    return true;
+  }
   static std::uint64_t Read(const Word& word) { return word; }
   static void Write(Word& word, std::uint64_t value) { word = value; }
 #else
@@ -100,7 +110,21 @@ class AtomicFloats {
   static_assert(Word::is_always_lock_free);
   static std::uint64_t Read(const Word& word) { return word.load(std::memory_order_relaxed); }
   static void Write(Word& word, std::uint64_t value) { word.store(value, std::memory_order_relaxed); }
+  static bool Exchange(Word& word, std::uint64_t& expected, std::uint64_t value) {
+    return word.compare_exchange_weak(expected, value, std::memory_order_relaxed);
+  }
 #endif
+
+  void StoreHalf(std::size_t at, float value) {
+    Word& word = words_[at / 2];
+    std::uint64_t before = Read(word), after;
+    do {
+      float pair[2];
+      std::memcpy(pair, &before, sizeof pair);
+      pair[at % 2] = value;
+      std::memcpy(&after, pair, sizeof after);
+    } while (!Exchange(word, before, after));
+  }
 
   // `count` words, two floats each. Unrolled: one move after the other, without a loop's bookkeeping between.
   void LoadWords(std::size_t begin, std::size_t count, float* to) const {

@@ -104,7 +104,8 @@ class SharedStore final : public ParameterStore {
     for (std::size_t m = 0; m < shared_.rule_.moments(); ++m) moments.emplace_back(params_.size());
     return moments;
   }
-  // Between the shared moments of [begin, begin + size) and the first `size` floats of each of `moments`.
+  // Between the shared moments of [begin, begin + size) and as many floats of each of `moments`: the first, or those
+  // from `at` on.
   void LoadMoments(std::size_t begin, std::size_t size, Moments& moments) const {
     if (moments.size() == 2) {
       shared_.moments_.LoadPairs(begin, moments[0].span().first(size), moments[1].span().first(size));
@@ -112,14 +113,16 @@ class SharedStore final : public ParameterStore {
       shared_.moments_.Load(begin, moments[0].span().first(size));
     }
   }
-  void StoreMoments(std::size_t begin, std::size_t size, const Moments& moments) {
+  void StoreMoments(std::size_t begin, std::size_t size, const Moments& moments, std::size_t at = 0) {
     if (moments.size() == 2) {
-      shared_.moments_.StorePairs(begin, moments[0].span().first(size), moments[1].span().first(size));
+      shared_.moments_.StorePairs(begin, moments[0].span().subspan(at, size),
+                                  moments[1].span().subspan(at, size));
     } else {
-      shared_.moments_.Store(begin, moments[0].span().first(size));
+      shared_.moments_.Store(begin, moments[0].span().subspan(at, size));
     }
   }
 
+  // Only what is changed is written: what this worker leaves alone others may change meanwhile.
   void Apply(std::span<const float> gradient, const UpdateRule& rule, std::uint64_t t) {
     const OptimizerRule::Step step = shared_.rule_.At(static_cast<std::int64_t>(t));
     for (std::size_t begin = 0; begin < params_.size(); begin += kTile) {
@@ -127,20 +130,16 @@ class SharedStore final : public ParameterStore {
       const std::span<float> tile = params_.span().subspan(begin, size);
       shared_.params_.Load(begin, tile);
       if (shares_moments()) LoadMoments(begin, size, moments_);
-      bool changed = false;
       ForEachRate(begin, begin + size, rule.learning_rate, rule.groups.all(),
                   [&](std::size_t first, std::size_t last, float rate) {
-                    changed = true;
+                    const std::size_t at = shares_moments() ? first - begin : first, n = last - first;
                     float* moments[OptimizerRule::kMostMoments] = {};
-                    for (std::size_t m = 0; m < moments_.size(); ++m) {
-                      moments[m] = moments_[m].data() + (shares_moments() ? first - begin : first);
-                    }
+                    for (std::size_t m = 0; m < moments_.size(); ++m) moments[m] = moments_[m].data() + at;
                     shared_.rule_.Apply(step, rate, params_.data() + first, gradient.data() + first, moments,
-                                        last - first);
+                                        n);
+                    shared_.params_.Store(first, params_.span().subspan(first, n));
+                    if (shares_moments()) StoreMoments(first, n, moments_, at);
                   });
-      if (!changed) continue;  // others may change what this worker leaves alone
-      shared_.params_.Store(begin, tile);
-      if (shares_moments()) StoreMoments(begin, size, moments_);
     }
   }
 
