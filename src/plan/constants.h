@@ -42,7 +42,7 @@ struct PlanConstants {
   double apply_s_per_float = 0;
   double shared_s = 0;
   Link network = {.latency_s = 30e-6, .bytes_per_s = 1.25e9};
-  Link threads = {.latency_s = 1e-6, .bytes_per_s = 4e9};
+  Link threads;
   Trip trip;
   double trip_fixed_share = 1, trip_crowding = 1;
 

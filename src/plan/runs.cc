@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <thread>
 
+#include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
+#include "trireme/comm/thread_communicator.h"
 #include "trireme/plan/rounds.h"
 
 namespace trireme {
@@ -70,6 +74,27 @@ Rate MedianOf(const std::vector<Rate>& rates) {
   return median;
 }
 
+// Of one allreduce of two threads, in the batch of calls that others disturbed least.
+double ThreadsAllReduce(std::size_t floats) {
+  constexpr int kCalls = 20;
+  const std::size_t batches = std::clamp<std::size_t>(2'000'000 / floats, 5, 200);
+  ThreadGroup group(2);
+  double least_s = std::numeric_limits<double>::infinity();
+  const auto body = [&](int rank) {
+    ThreadCommunicator comm(group, rank);
+    AlignedBuffer<float> values(floats);
+    for (std::size_t batch = 0; batch < batches; ++batch) {
+      const double begun_s = MonotonicSeconds();
+      for (int i = 0; i < kCalls; ++i) comm.AllReduceSum(values.span());
+      if (rank == 0) least_s = std::min(least_s, (MonotonicSeconds() - begun_s) / kCalls);
+    }
+  };
+  std::thread other(body, 1);
+  body(0);
+  other.join();
+  return least_s;
+}
+
 // Measures short runs and puts what they show into the constants.
 struct Calibration {
   const MakeSettings& make_settings;
@@ -83,13 +108,13 @@ struct Calibration {
     const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
     return {&way, workers, make_settings(way, workers), seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
   }
-  // Rates become those per round of one worker.
+  // Rates become those per round of one worker. Of workers on their own, or a lone one.
   void Measure(std::span<RunCase> cases) const {
     RunInTurns(cases, pairs, stop);
     if (stop) Fail("interrupted");
     for (RunCase& one : cases) {
       if (std::isnan(one.rate.wall_s)) Fail("runs were too short to be measured: give more --seconds");
-      const double steps = constants.steps_per_round * (one.way->in_step ? 1 : one.workers);
+      const double steps = constants.steps_per_round * one.workers;
       for (double* const each : {&one.rate.wall_s, &one.rate.cpu_s, &one.rate.servers_cpu_s}) *each *= steps;
     }
   }
@@ -99,8 +124,10 @@ struct Calibration {
 
   // A round of the algorithm takes what it takes in a run: with what happens between iterations, and with a
   // replay that has grown.
-  void ScaleRounds(const RunCase& alone) const {
-    const double round_s = alone.rate.cpu_s - constants.apply_s();
+  void ScaleRounds() const {
+    RunCase cases[] = {CaseOf(kAllReduceWay, 1)};
+    Measure(cases);
+    const double round_s = cases[0].rate.cpu_s - constants.apply_s();
     const double scale = std::max(kLeast, round_s) / constants.RoundSeconds(1);
     constants.round_fixed_s *= scale;
     constants.round_split_s *= scale;
@@ -178,6 +205,14 @@ void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& st
   for (std::size_t i = 0; i < cases.size(); ++i) cases[i].rate = MedianOf(rates[i]);
 }
 
+Link ProbeThreads(std::size_t floats) {
+  const double one_s = ThreadsAllReduce(1), all_s = ThreadsAllReduce(floats);
+  const auto bytes = static_cast<double>(floats * sizeof(float));
+  // Below the noise of the two figures there is no rate to be seen; a memory's is not above this.
+  constexpr double kFastest = 1e12;
+  return {.latency_s = one_s / 2, .bytes_per_s = std::min(kFastest, bytes / std::max(all_s - one_s, 1e-12))};
+}
+
 PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
                     const std::function<void(PlanConstants&, double)>& set) {
   PlanConstants fitted = constants;
@@ -200,16 +235,13 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
   constants.env = settings->run.env;
   constants.algo = settings->run.algo;
   MeasureRounds(*settings, seconds / 2, stop, constants);
+  constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));
   table.SetOrigin("", "measured");
   table.SetOrigin("network_", "assumed");
 
   const int pairs = static_cast<int>(std::clamp(seconds / 2, 1.0, 3.0));
   const Calibration calibration{make_settings, seconds / 8 / pairs, pairs, stop, constants};
-  int in_step = std::min(settings->run.shards, UsableProcessors());
-  while (settings->run.shards % in_step != 0) --in_step;
-  RunCase cases[] = {calibration.CaseOf(kAllReduceWay, 1), calibration.CaseOf(kAllReduceWay, in_step)};
-  calibration.Measure(cases);
-  calibration.ScaleRounds(cases[0]);
+  calibration.ScaleRounds();
   const auto attempt = [&](const char* ways, const char* prefix, auto measure) {
     try {
       if (stop) Fail("interrupted");
@@ -220,14 +252,6 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
     }
   };
   attempt("shared", "shared_", [&] { calibration.MeasureShared(); });
-  if (in_step > 1) {
-    const Link assumed = constants.threads;
-    calibration.Fit(cases[1], [=](PlanConstants& c, double factor) {
-      c.threads = {factor * assumed.latency_s, assumed.bytes_per_s / factor};
-    });
-  } else {
-    table.SetOrigin("threads_", "assumed");
-  }
   attempt("async and ssp", "trip_", [&] { calibration.MeasureTrips(); });
 }
 

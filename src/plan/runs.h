@@ -43,6 +43,10 @@ struct RunCase {
 // attempts, or when `stop` is set, the rate is what there is, perhaps unknown. Throws Error.
 void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& stop);
 
+// Two threads that sum `floats` floats in shared memory: half the time for one float (an allreduce meets
+// twice), and the rate of the rest, at 2 (threads - 1) / threads of the bytes as for messages.
+Link ProbeThreads(std::size_t floats);
+
 // `constants` after `set` was called with the factor, within [0.001, 1000], with which the simulation of
 // `scenario` has rounds of `round_s`. Requires that they get longer with it.
 PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,

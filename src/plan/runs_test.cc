@@ -123,6 +123,12 @@ TEST(RunsTest, MeasuresARealAlgorithm) {
   EXPECT_GT(cases[0].rate.wall_s, 0);
 }
 
+TEST(RunsTest, ThreadsAreQuick) {
+  const Link threads = ProbeThreads(100'000);
+  EXPECT_GT(threads.latency_s, 1e-9);
+  EXPECT_GT(threads.bytes_per_s, 1e6);
+}
+
 // The factor that a simulated crowd was made with is found again.
 TEST(RunsTest, FitsTheSimulationToARound) {
   PlanConstants constants;

@@ -94,6 +94,48 @@ SpeedupRow MakeRow(const SpeedupQuestion& question, const Runs& runs, const Spee
   return row;
 }
 
+std::string Describe(const RunConfig& run) {
+  return fmt::format("{} on {}, store {}", run.algo, run.env, run.store);
+}
+
+std::string Describe(const Straggler& slow) {
+  return fmt::format("worker {} was made {:g} times slower in every run", slow.worker, slow.factor);
+}
+
+void AddNotes(const SpeedupQuestion& question, const std::vector<SpeedupRow>& rows, bool interrupted,
+              Report& report) {
+  const auto note_if = [&](bool so, const std::string& note) {
+    if (so) report.notes.push_back(note);
+  };
+  note_if(std::ranges::any_of(rows, &SpeedupRow::over_processors),
+          fmt::format("*  more workers than processors ({})", question.processors));
+  note_if(rows.empty(), "nothing was measured");
+  note_if(!rows.empty() && rows.front().workers != 1,
+          "no speed-up: it is relative to 1 worker, which was not measured");
+  note_if(question.straggler.worker >= 0, Describe(question.straggler));
+  note_if(question.run.stop_at_target && !std::ranges::all_of(rows, &SpeedupRow::all_reached),
+          "runs that did not reach the target count as infinitely long");
+  note_if(interrupted, "interrupted: some runs are missing");
+}
+
+void AddPlot(const SpeedupQuestion& question, const std::vector<SpeedupRow>& rows, Report& report) {
+  const RunConfig& run = question.run;
+  report.plot.title = fmt::format("Speed-up of {}", Describe(run));
+  if (question.straggler.worker >= 0) report.plot.title += ": " + Describe(question.straggler);
+  report.plot.x_label = fmt::format("workers ({} {})", question.processors,
+                                    question.processors == 1 ? "processor" : "processors");
+  report.plot.y_label = run.stop_at_target
+                            ? fmt::format("time to a return of {:g}, times faster", *run.target)
+                        : run.asynchronous() ? "steps/s relative to 1 worker"
+                                             : "time of 1 worker / time of m workers";
+  for (const SpeedupRow& row : rows) {
+    const char* const name = row.over_processors ? "measured, more workers than processors" : "measured";
+    report.Plot(name, row.workers, row.speedup).markers = true;
+  }
+  if (!rows.empty()) report.Plot("ideal", 0, 0).faint = true;
+  for (const SpeedupRow& row : rows) report.Plot("ideal", row.workers, row.workers);
+}
+
 }  // namespace
 
 std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> most) {
@@ -107,7 +149,6 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
   const RunConfig& run = question.run;
   const Straggler& slow = question.straggler;
   const bool target = run.stop_at_target, slowed = slow.worker >= 0;
-  const double target_return = target ? run.target.value_or(kUnknown) : kUnknown;
   std::map<int, Runs> by_workers;
   for (const RunFacts& each : runs) by_workers[each.workers].push_back(&each);
   std::vector<SpeedupRow> rows;
@@ -118,10 +159,9 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
   }
 
   Report report;
-  const std::string what = fmt::format("{} on {}, store {}", run.algo, run.env, run.store);
   report.heading = fmt::format(
-      "{}: {}, {}, {} {}", what,
-      target ? fmt::format("time to a return of {:g}", target_return)
+      "{}: {}, {}, {} {}", Describe(run),
+      target ? fmt::format("time to a return of {:g}", *run.target)
              : fmt::format("{} steps", FormatCount(static_cast<double>(run.steps))),
       question.repeats == 1 ? "one run each" : fmt::format("medians of {} runs", question.repeats),
       target ? "seeds from" : "seed", run.seed);
@@ -130,7 +170,7 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
                   {"store", run.store},
                   {"asynchronous", run.asynchronous()},
                   {"steps", run.steps},
-                  {"target", target_return},
+                  {"target", target ? Json(*run.target) : Json()},
                   {"seed", run.seed},
                   {"repeats", question.repeats},
                   {"processors", question.processors},
@@ -148,33 +188,8 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
                                        {"time_to_target_s", "", target ? TimeToTarget(each) : kUnknown}});
   }
 
-  const auto note_if = [&](bool so, const std::string& note) {
-    if (so) report.notes.push_back(note);
-  };
-  const std::string straggler =
-      fmt::format("worker {} was made {:g} times slower in every run", slow.worker, slow.factor);
-  note_if(std::ranges::any_of(rows, &SpeedupRow::over_processors),
-          fmt::format("*  more workers than processors ({})", question.processors));
-  note_if(rows.empty(), "nothing was measured");
-  note_if(!rows.empty() && rows.front().workers != 1,
-          "no speed-up: it is relative to 1 worker, which was not measured");
-  note_if(slowed, straggler);
-  note_if(target && !std::ranges::all_of(rows, &SpeedupRow::all_reached),
-          "runs that did not reach the target count as infinitely long");
-  note_if(interrupted, "interrupted: some runs are missing");
-
-  report.plot.title = fmt::format("Speed-up of {}{}", what, slowed ? ": " + straggler : "");
-  report.plot.x_label = fmt::format("workers ({} {})", question.processors,
-                                    question.processors == 1 ? "processor" : "processors");
-  report.plot.y_label = target ? fmt::format("time to a return of {:g}, times faster", target_return)
-                        : run.asynchronous() ? "steps/s relative to 1 worker"
-                                             : "time of 1 worker / time of m workers";
-  for (const SpeedupRow& row : rows) {
-    const char* const name = row.over_processors ? "measured, more workers than processors" : "measured";
-    report.Plot(name, row.workers, row.speedup).markers = true;
-  }
-  if (!rows.empty()) report.Plot("ideal", 0, 0).faint = true;
-  for (const SpeedupRow& row : rows) report.Plot("ideal", row.workers, row.workers);
+  AddNotes(question, rows, interrupted, report);
+  AddPlot(question, rows, report);
   return report;
 }
 

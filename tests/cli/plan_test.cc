@@ -7,7 +7,6 @@
 #include <set>
 
 #include "run_util.h"
-#include "trireme/base/system.h"
 
 namespace trireme::testing {
 namespace {
@@ -59,8 +58,7 @@ TEST_F(PlanTest, TripsToServersAreMeasured) {
   for (const char* name : {"trip_worker_s", "trip_server_s", "trip_latency_s", "trip_fixed_share",
                            "trip_crowding", "threads_latency_s", "threads_bytes_per_s"}) {
     ASSERT_TRUE(constants.contains(name)) << name;
-    const bool alone = UsableProcessors() == 1 && std::string_view(name).starts_with("threads_");
-    EXPECT_EQ(constants[name]["origin"], alone ? "assumed" : "measured") << name;
+    EXPECT_EQ(constants[name]["origin"], "measured") << name;
     ASSERT_TRUE(constants[name]["value"].is_number()) << name;  // infinity and NaN are not
     EXPECT_GE(constants[name]["value"], 0) << name;
   }
