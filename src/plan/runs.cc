@@ -20,6 +20,7 @@ namespace {
 constexpr double kShortShare = 0.2;  // length of the shorter run
 constexpr int kMoreAttempts = 8;     // beyond the pairs that are wanted
 constexpr int kValidationPairs = 5;
+constexpr double kProbeSeconds = 0.1;
 constexpr double kLeast = 1e-7;  // seconds that anything takes at least
 
 struct Unobserved final : TrainObserver {
@@ -76,17 +77,19 @@ Rate MedianOf(const std::vector<Rate>& rates) {
 
 // Of one allreduce of two threads, in the batch of calls that others disturbed least.
 double ThreadsAllReduce(std::size_t floats) {
-  constexpr int kCalls = 20;
-  const std::size_t batches = std::clamp<std::size_t>(2'000'000 / floats, 5, 200);
+  const std::size_t calls = std::clamp<std::size_t>(500'000 / floats, 2, 20);
   ThreadGroup group(2);
   double least_s = std::numeric_limits<double>::infinity();
+  const double end_s = MonotonicSeconds() + kProbeSeconds;
   const auto body = [&](int rank) {
     ThreadCommunicator comm(group, rank);
     AlignedBuffer<float> values(floats);
-    for (std::size_t batch = 0; batch < batches; ++batch) {
+    for (float more = 1; more != 0;) {
       const double begun_s = MonotonicSeconds();
-      for (int i = 0; i < kCalls; ++i) comm.AllReduceSum(values.span());
-      if (rank == 0) least_s = std::min(least_s, (MonotonicSeconds() - begun_s) / kCalls);
+      for (std::size_t i = 0; i < calls; ++i) comm.AllReduceSum(values.span());
+      if (rank == 0) least_s = std::min(least_s, (MonotonicSeconds() - begun_s) / static_cast<double>(calls));
+      more = MonotonicSeconds() < end_s ? 1 : 0;
+      comm.Broadcast(std::span(&more, 1));
     }
   };
   std::thread other(body, 1);
