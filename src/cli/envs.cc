@@ -18,6 +18,13 @@ std::string ShapeText(const ObsSpec& obs) {
   return text;
 }
 
+std::string LimitText(const EnvSpec& spec) {
+  return spec.max_episode_steps == 0 ? "none" : fmt::format("{}", spec.max_episode_steps);
+}
+std::string ThresholdText(const EnvSpec& spec) {
+  return spec.reward_threshold ? fmt::format("{}", *spec.reward_threshold) : "-";
+}
+
 constexpr const char* kRow = "{:<26} {:>4}  {:<14} {:>6}  {:>8}  {}\n";
 
 void PrintSource(const EnvSource& source, bool all) {
@@ -36,8 +43,8 @@ void ListEnvs(bool all) {
   fmt::print(kRow, "name", "obs", "actions", "limit", "solved", "");
   for (const EnvEntry& entry : AllEnvs()) {
     const EnvSpec& spec = entry.spec;
-    fmt::print(kRow, spec.name, ShapeText(spec.obs), spec.action.Describe(), spec.max_episode_steps,
-               spec.reward_threshold, spec.help);
+    fmt::print(kRow, spec.name, ShapeText(spec.obs), spec.action.Describe(), LimitText(spec),
+               ThresholdText(spec), spec.help);
   }
   for (const EnvSource& source : AllEnvSources()) PrintSource(source, all);
   fmt::print("\nMore about one, and its options: trireme envs NAME\n");
@@ -52,8 +59,11 @@ void PrintEnv(const std::string& name, const std::vector<std::string>& assignmen
   fmt::print("  observation    {} {}\n", ShapeText(spec.obs), type);
   fmt::print("  action         {}{}\n", spec.action.Describe(),
              spec.masks ? ", not all allowed everywhere" : "");
-  fmt::print("  time limit     {} steps\n", spec.max_episode_steps);
-  fmt::print("  solved         at a mean return of {}\n", spec.reward_threshold);
+  fmt::print("  time limit     {}\n",
+             spec.max_episode_steps == 0 ? "none" : fmt::format("{} steps", spec.max_episode_steps));
+  fmt::print("  solved         {}\n", spec.reward_threshold
+                                          ? fmt::format("at a mean return of {}", *spec.reward_threshold)
+                                          : "nobody says when");
   fmt::print("  snapshots      {}\n", env.facts.snapshots ? "yes: an interrupted run resumes exactly" : "no");
   fmt::print("  reproducible   {}\n", env.facts.reproducible ? "yes: the same seed, the same bits" : "no");
   ConfigFields fields;

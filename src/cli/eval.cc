@@ -52,6 +52,10 @@ int RunEval(const EvalFlags& flags) {
     fmt::print("{} on {}, {} policy, after {} steps: {:.2f} +- {:.2f} over {} episodes\n", facts.algo,
                facts.env, facts.which, facts.steps, facts.eval_return_mean, facts.eval_return_std,
                facts.eval_episodes);
+    if (facts.eval_cut_off > 0) {
+      fmt::print("{}\n",
+                 DescribeCutOff(facts.eval_cut_off, facts.eval_episodes, settings->run.eval_max_steps));
+    }
   }
   return 0;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +14,6 @@
 #include "trireme/comm/processes.h"
 #include "trireme/metrics/progress.h"
 #include "trireme/train/agreement.h"
-#include "trireme/train/checkpoint.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/standing.h"
@@ -166,11 +164,6 @@ int RunTrain(const TrainFlags& flags, double started_s) {
         name, [](char c) { return c == '/' || c == ':'; }, '-');
     folder = RunFolder::Create(flags.out, name, settings->fields.ToToml());
   }
-  const auto newest = [&] {
-    const auto all = ListCheckpoints(folder->path());
-    return all.empty() ? std::filesystem::path() : all.front();
-  };
-  const std::filesystem::path begun = newest();
   const TrainResult result = [&] {
     try {
       return Train(*settings, *folder, options);
@@ -189,7 +182,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
                folder->path().string());
     return InterruptedCode();
   }
-  if (!flags.json && !begun.empty() && newest() == begun) ExplainNothingDone(result.facts, run);
+  if (!flags.json && result.nothing_to_do) ExplainNothingDone(result.facts, run);
   return 0;
 }
 

@@ -30,6 +30,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,6 +61,8 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
  public:
   explicit SoaBatch(int size, EnvSpec spec = E::Spec())
       : spec_(std::move(spec)),
+        limit_(spec_.max_episode_steps > 0 ? spec_.max_episode_steps
+                                           : std::numeric_limits<double>::infinity()),
         size_(static_cast<std::size_t>(size)),
         padded_((size_ + kBlock - 1) / kBlock * kBlock),
         state_(E::kStateSize * padded_),
@@ -97,8 +100,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
     const std::size_t full_blocks = size_ / kBlock;
     if (full_blocks > 0) {
       const batch_internal::Lanes lanes = LanesFrom(0, actions.data(), obs_.data(), masks_.data());
-      SimdCall<batch_internal::StepLanes<E>>(&lanes, full_blocks,
-                                             static_cast<double>(spec_.max_episode_steps));
+      SimdCall<batch_internal::StepLanes<E>>(&lanes, full_blocks, limit_);
     }
     if (const std::size_t first = full_blocks * kBlock; first < size_) StepTail(first, actions);
     finished_.clear();
@@ -131,7 +133,8 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
  private:
   static constexpr std::size_t kBlock = batch_internal::kBlock;
   static constexpr std::size_t kMaskSize = batch_internal::kMaskSize<E>;
-  using Single = std::array<double, E::kStateSize>;  // the state of one copy
+  static constexpr double kLongest = std::numeric_limits<int>::max();  // episode that can be told
+  using Single = std::array<double, E::kStateSize>;                    // the state of one copy
 
   void Save(StateWriter& out, const std::string& scope) const override {
     out.PutText(scope + "/name", spec_.name);
@@ -194,8 +197,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
     std::copy_n(actions.begin() + first * E::kActionSize, count * E::kActionSize, block_actions.begin());
     const batch_internal::Lanes lanes =
         LanesFrom(first, block_actions.data(), block_obs.data(), block_masks.data());
-    SimdCall<batch_internal::StepLanes<E>>(&lanes, std::size_t{1},
-                                           static_cast<double>(spec_.max_episode_steps));
+    SimdCall<batch_internal::StepLanes<E>>(&lanes, std::size_t{1}, limit_);
     std::copy_n(block_obs.begin(), count * E::kObsSize, ObsOf(first));
     std::copy_n(block_masks.begin(), count * kMaskSize, MasksOf(first));
     for (std::size_t i = size_; i < padded_; ++i) {
@@ -214,7 +216,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
     for (std::uint64_t done = terminated | truncated; done != 0; done &= done - 1) {
       const std::size_t i = first + static_cast<std::size_t>(std::countr_zero(done)) / 8;
       finished_.push_back({.env = static_cast<int>(i),
-                           .length = static_cast<int>(elapsed_[i]),
+                           .length = static_cast<int>(std::min(elapsed_[i], kLongest)),
                            .episode_return = returns_[i],
                            .terminated = terminated_[i] != 0});
       std::copy_n(ObsOf(i), E::kObsSize, final_obs_.begin() + i * E::kObsSize);
@@ -270,6 +272,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
   }
 
   EnvSpec spec_;
+  double limit_;  // steps of an episode
   std::size_t size_;
   std::size_t padded_;  // size_ rounded up to whole blocks
   std::uint64_t seed_ = 0;
@@ -294,7 +297,7 @@ class SoaOptions final : public EnvOptions {
  public:
   explicit SoaOptions(int max_steps) : max_steps_(max_steps) {}
   void Fields(ConfigFields& field) override {
-    field("max_steps", max_steps_, "steps after which an episode is cut off", Between(1, 1e9));
+    field("max_steps", max_steps_, "steps after which an episode is cut off; 0: never", Between(0, 1e9));
   }
   EnvEntry Entry(const EnvArgs&) const override { return SoaEntry<E>(max_steps_); }
 

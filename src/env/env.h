@@ -3,7 +3,8 @@
 // An EnvBatch holds `size` independent copies of one environment and steps them together. Every copy resets
 // itself when its episode ends: the observation after a step that ended an episode is the first of the next
 // one, and the last observation of the ended episode is in final_obs(), for bootstrapping. `terminated` (the
-// task says so) and `truncated` (the time limit says so) are never merged.
+// task says so) and `truncated` (it was cut off: by the time limit, or because the copy could not go on) are never
+// merged.
 //
 // Randomness: the initial state of episode e of copy i is a pure function of (seed, purpose, first_id + i,
 // e), unless EnvFacts says that the environment is not reproducible.

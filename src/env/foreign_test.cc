@@ -2,6 +2,8 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include "trireme/env/classic/cart_pole.h"
+#include "trireme/env/classic/pendulum.h"
 #include "trireme/env/conformance.h"
 #include "trireme/env/test_env.h"
 
@@ -14,6 +16,79 @@ TEST(Kit, TakesEnvironmentsOfEveryKind) {
   CheckEnv(BytesEntry("Bytes-v0"));
   CheckEnv(SoaEntry<Corridor>());
   CheckEnv(SoaEntry<Dials>());
+}
+
+// One copy that is started anew in its fifth step, as if its process had died.
+class DyingBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  void StepEnd() override {
+    inner_->StepEnd();
+    died_ = ++steps_ == 5;
+    if (!died_) return;
+    ASSERT_EQ(size(), 1);
+    ASSERT_TRUE(inner_->finished().empty());
+    reward_ = inner_->rewards()[0];
+    final_obs_.assign(inner_->obs().begin(), inner_->obs().end());
+    end_ = {.env = 0, .length = 5, .episode_return = 5, .terminated = false};
+    inner_->Reset(9, Purpose::kTest, 9);
+  }
+  std::span<const float> rewards() const override {
+    return died_ ? std::span(&reward_, 1) : inner_->rewards();
+  }
+  std::span<const std::byte> final_obs() const override { return died_ ? final_obs_ : inner_->final_obs(); }
+  std::span<const std::uint8_t> truncated() const override {
+    return died_ ? std::span(&kYes, 1) : inner_->truncated();
+  }
+  std::span<const EpisodeEnd> finished() const override {
+    return died_ ? std::span(&end_, 1) : inner_->finished();
+  }
+
+ private:
+  static constexpr std::uint8_t kYes = 1;
+  int steps_ = 0;
+  bool died_ = false;
+  float reward_ = 0;
+  EpisodeEnd end_;
+  std::vector<std::byte> final_obs_;
+};
+
+TEST(Kit, EpisodesMayBeCutOffBeforeTheLimit) {
+  CheckEpisodes(ForwardingEntry<DyingBatch>("Dying-v0", {}), 1);
+}
+
+TEST(Kit, TakesEnvironmentsWithoutALimitAndThreshold) {
+  EnvEntry endless = SoaEntry<Pendulum>(0);
+  endless.spec.reward_threshold.reset();
+  CheckEnv(endless);
+  CheckEnv(SoaEntry<CartPole>(0));
+  const auto batch = MakeReset(endless, 9);
+  for (int t = 0; t < 3000; ++t) {
+    StepRandomly(*batch, 0, t);
+    ASSERT_TRUE(batch->finished().empty());
+  }
+}
+
+// Goes on at the time limit: says nothing of it.
+class TimelessBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  std::span<const std::uint8_t> truncated() const override { return none_; }
+  std::span<const EpisodeEnd> finished() const override { return {}; }
+
+ private:
+  std::vector<std::uint8_t> none_ = std::vector<std::uint8_t>(size());
+};
+
+TEST(Kit, FindsEpisodesThatGoOnBeyondTheLimit) {
+  static const EnvEntry timeless = [] {
+    EnvEntry entry = SoaEntry<Pendulum>();
+    entry.make = [spec = entry.spec](int size) {
+      return std::make_unique<TimelessBatch>(SoaEntry<Pendulum>().make(size), spec);
+    };
+    return entry;
+  }();
+  EXPECT_FATAL_FAILURE(CheckEpisodes(timeless), "beyond its time limit");
 }
 
 TEST(Kit, FindsPromisesThatAreNotKept) {

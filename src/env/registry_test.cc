@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <thread>
@@ -74,7 +75,8 @@ TEST(Registry, RefusesDuplicatesAndWhatIsNoEnvironment) {
            spec.masks = true;
          }),
          "masks are for choices");
-  expect(refused([](EnvSpec& spec) { spec.max_episode_steps = 0; }), "time limit");
+  expect(refused([](EnvSpec& spec) { spec.max_episode_steps = -1; }), "time limit");
+  expect(refused([](EnvSpec& spec) { spec.reward_threshold = std::nan(""); }), "not finite");
 }
 
 // Environments test:1, test:2, ...: CartPole with that many steps.
@@ -190,8 +192,8 @@ TEST(Options, ChangeTheEnvironmentAndRefuseUnknownNames) {
   EXPECT_EQ(FindEnv("CartPole-v1", Pairs{}).spec.max_episode_steps, 500);
   const std::string unknown = ErrorOf([] { FindEnv("CartPole-v1", Pairs{{"max_step", "20"}}); });
   EXPECT_NE(unknown.find("Did you mean 'max_steps'?"), std::string::npos) << unknown;
-  const std::string none = ErrorOf([] { FindEnv("CartPole-v1", Pairs{{"max_steps", "0"}}); });
-  EXPECT_NE(none.find("expected a whole number"), std::string::npos) << none;
+  const std::string negative = ErrorOf([] { FindEnv("CartPole-v1", Pairs{{"max_steps", "-1"}}); });
+  EXPECT_NE(negative.find("expected a whole number"), std::string::npos) << negative;
   AddEnv(Renamed(SoaEntry<CartPole>(), "Options.None-v0"));
   const std::string has_none = ErrorOf([] { FindEnv("Options.None-v0", Pairs{{"max_steps", "20"}}); });
   EXPECT_NE(has_none.find("has no options"), std::string::npos) << has_none;

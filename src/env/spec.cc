@@ -76,8 +76,9 @@ void CheckSpec(const EnvSpec& spec) {
     require(std::ranges::all_of(action.parts, [](int n) { return n > 0 && n <= 1 << 20; }),
             "each part of its actions needs from 1 to 2^20 choices");
   }
-  require(spec.max_episode_steps > 0, "it needs a time limit");
-  require(std::isfinite(spec.reward_threshold), "the return at which it is solved is not finite");
+  require(spec.max_episode_steps >= 0, "its time limit is negative; 0 is none");
+  require(!spec.reward_threshold || std::isfinite(*spec.reward_threshold),
+          "the return at which it is solved is not finite");
 }
 
 }  // namespace trireme

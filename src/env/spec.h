@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,9 +64,9 @@ struct EnvSpec {
   std::string help = {};  // one line for `trireme envs`
   ObsSpec obs = {};
   ActionSpace action = {};
-  bool masks = false;           // not every choice is allowed in every state: EnvBatch::masks() says which
-  int max_episode_steps = 0;    // the time limit
-  double reward_threshold = 0;  // return at which the task counts as solved
+  bool masks = false;         // not every choice is allowed in every state: EnvBatch::masks() says which
+  int max_episode_steps = 0;  // the time limit: an episode that is so long is cut off; 0: none
+  std::optional<double> reward_threshold = {};  // return at which the task counts as solved
 };
 
 // Throws Error when this describes no environment: no name, an empty observation, bounds the wrong way round.

@@ -107,6 +107,7 @@ std::string FactsTable(const RunFacts& facts) {
       {"Evaluation return", Return(facts.eval_return_mean, facts.eval_return_std)},
       {"Evaluation episodes", std::to_string(facts.eval_episodes)},
   };
+  if (facts.eval_cut_off > 0) rows.emplace_back("of them cut off", std::to_string(facts.eval_cut_off));
   if (facts.best_steps) {
     rows.emplace_back("Best evaluation",
                       fmt::format("{} after {} steps", Return(facts.best_return_mean, facts.best_return_std),

@@ -46,6 +46,7 @@ struct RunFacts {
   double eval_return_mean = 0;
   double eval_return_std = 0;
   int eval_episodes = 0;
+  int eval_cut_off = 0;  // of them, since they had no end
   // The best evaluation of the run; the one above is the last.
   double best_return_mean = std::numeric_limits<double>::quiet_NaN();
   double best_return_std = std::numeric_limits<double>::quiet_NaN();

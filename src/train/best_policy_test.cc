@@ -10,6 +10,7 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_stop.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -39,6 +40,8 @@ void DropSections(const fs::path& file, const std::string& prefix) {
   WriteStateFile(file, std::move(state));
 }
 
+;
+
 class BestPolicyTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -65,8 +68,8 @@ class BestPolicyTest : public testing::Test {
     return RunFolder::Create(root_ / name, "", settings.fields.ToToml());
   }
   static RunFacts Go(const RunSettings& settings, const RunFolder& folder, bool one_iteration = false) {
-    const std::atomic<bool> stop{one_iteration};
-    return Train(settings, folder, {.json = true, .stop = &stop}).facts;
+    if (one_iteration) return TrainOneIteration(settings, folder).facts;
+    return Train(settings, folder, {.json = true}).facts;
   }
   static RunFacts Measure(const RunSettings& settings, const RunFolder& folder, Which which) {
     return EvaluateRun(settings, folder, which, kEpisodes, settings.run.seed);

@@ -19,6 +19,7 @@ std::string EncodeBoundary(const Boundary& boundary, RunProgress& progress) {
   out.PutValue("hand_in", static_cast<std::uint8_t>(boundary.decision.hand_in));
   out.PutValue("stop", boundary.decision.stop);
   if (boundary.common) out.PutText("common", *boundary.common);
+  out.PutValue("eval_pending", progress.eval_pending);
   progress.VisitCommon([&](const char* name, auto& value) { out.PutValue(name, value); });
   return std::move(out).Encode();
 }
@@ -27,6 +28,7 @@ Boundary DecodeBoundary(std::string_view encoded, RunProgress& progress) {
   const StateReader in(encoded);
   progress.VisitCommon(
       [&](const char* name, auto& value) { value = in.GetValue<std::decay_t<decltype(value)>>(name); });
+  progress.eval_pending = in.GetValue<bool>("eval_pending");
   Boundary boundary{{static_cast<HandIn>(in.GetValue<std::uint8_t>("hand_in")), in.GetValue<bool>("stop")}};
   if (boundary.decision.hand_in > HandIn::kStates) Fail("a boundary asks for what nobody has");
   if (in.Has("common")) boundary.common = in.GetText("common");

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "trireme/train/worker.h"
 
@@ -15,6 +16,7 @@ class ElasticLoop final : public WorkerLoop {
 
   void Run() override {
     if (worker_.Done() && session_.leads()) session_.Finish();
+    if (!session_.leads()) worker_.DropPending();
     while (!session_.finished()) {
       if (worker_.StepsDone() && !session_.leads()) {
         // Only an evaluation is missing, or a leader to make it.
@@ -23,8 +25,8 @@ class ElasticLoop final : public WorkerLoop {
         session_.Pull(true);
         continue;
       }
-      MetricRow row;
-      CountSteps(worker_.Iterate(row));
+      MetricRow row = std::exchange(worker_.progress().pending_row, {});
+      if (!worker_.progress().eval_pending) CountSteps(worker_.Iterate(row));
       if (session_.leads() ? !Lead(row) : worker_.StopRequested()) break;
     }
     worker_.SetInterrupted(!session_.finished());

@@ -6,6 +6,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
+#include "trireme/env/classic/cart_pole.h"
 #include "trireme/env/test_env.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
@@ -147,6 +148,41 @@ TEST_F(EnvFactsTest, AnEnvironmentIsFoundOnceWithItsArguments) {
                       other = R"(host:pole hosts=2 args=["Wind-Power=3", "steps=20"])";
     EXPECT_NE(std::string(error.what()).find(found + ", not " + other), std::string::npos) << error.what();
   }
+}
+
+TEST_F(EnvFactsTest, WithoutAThresholdThereIsNoTargetToReach) {
+  EnvEntry open = SoaEntry<CartPole>();
+  open.spec.name = "FactsTest.NoThreshold-v0";
+  open.spec.reward_threshold.reset();
+  open.make = [spec = open.spec](int size) { return std::make_unique<SoaBatch<CartPole>>(size, spec); };
+  open.options = nullptr;
+  AddEnv(open);
+  const auto settings = Settings(open.spec.name, "ppo", "allreduce", {"steps=2048", "envs=16"});
+  EXPECT_FALSE(settings->run.target.has_value());
+  const RunFolder folder = Folder(*settings);
+  const TrainResult result = Train(*settings, folder, {.json = true});
+  EXPECT_GT(result.facts.eval_return_mean, 0);
+  EXPECT_FALSE(result.facts.reached_target);
+  EXPECT_FALSE(result.facts.target.has_value());
+  EXPECT_NE(ResultJson(result.facts).find("\"target\":null,\"reached_target\":false"), std::string::npos);
+  EXPECT_EQ(ReadFile(folder.path() / "report.html").find("Target"), std::string::npos);
+
+  EXPECT_EQ(
+      Refusal(open.spec.name, "ppo", {"stop_at_target=true"}),
+      "stop_at_target needs a target: FactsTest.NoThreshold-v0 says no return at which it is solved, so give "
+      "one with --target");
+  // One that is given is judged by the evaluation there is; and can be given up again.
+  const auto resume = [&](const char* target, const char* stops) {
+    const auto saved = ReadRunSettings(folder);
+    saved->fields.ApplyAssignment(target, "test");
+    saved->fields.ApplyAssignment(stops, "test");
+    saved->Resolve();
+    return Train(*saved, folder, {.json = true}).facts;
+  };
+  const RunFacts reached = resume("target=1", "stop_at_target=true");
+  EXPECT_TRUE(reached.reached_target);
+  EXPECT_EQ(reached.steps_to_target, result.facts.steps);
+  EXPECT_FALSE(resume("target=auto", "stop_at_target=false").reached_target);
 }
 
 TEST_F(EnvFactsTest, ArgumentsAreRefusedWhereTheyCannotBe) {

@@ -6,9 +6,12 @@
 // get the same result, whatever their number.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "trireme/algo/algorithm.h"
@@ -20,24 +23,48 @@ struct Evaluation {
   double mean = 0;
   double std = 0;
   int episodes = 0;
+  int cut_off = 0;  // of them, by EvaluationPlan::max_steps
+};
+
+// What it means, for people: "3 of 100 episodes ...". Requires that some were cut off.
+std::string DescribeCutOff(int cut_off, int episodes, int max_steps);
+
+struct EvaluationPlan {
+  std::uint64_t seed = 0;
+  int episodes = 100;
+  int groups = 1;
+  // Where the environment has no time limit, an episode ends after so many steps; its return is what it had.
+  int max_steps = 10'000;
+};
+
+// What ends an evaluation before its time, between two steps. That of the worker that leads ends it for all, so that
+// all know alike whether there was one.
+struct EvaluationStop {
+  std::function<bool()> requested = [] { return false; };
+  bool leads = true;
+  bool may_leave = false;  // does not lead, and the others go on without this worker
 };
 
 class Evaluator {
  public:
-  Evaluator(const EnvEntry& env, std::uint64_t seed, int episodes, int groups)
-      : env_(env), seed_(seed), episodes_(episodes), groups_(groups) {}
+  Evaluator(const EnvEntry& env, const EvaluationPlan& plan) : env_(env), plan_(plan) {}
 
-  // Blocks on the other workers; all must call it. The worker's groups are [first, first + own).
-  Evaluation Run(Algorithm& algorithm, Communicator& comm, int first, int own) const;
+  // Blocks on the other workers; all must call it. The worker's groups are [first, first + own). Nothing when it was
+  // stopped.
+  std::optional<Evaluation> Run(Algorithm& algorithm, Communicator& comm, int first, int own,
+                                const EvaluationStop& stop = {}) const;
 
  private:
-  // Runs episodes [begin, end) and writes their returns there.
-  void RunGroup(Algorithm& algorithm, int begin, int end, std::span<double> returns) const;
+  struct Episodes;  // of all groups
+
+  // Both return whether they came to the end.
+  bool RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop, Episodes& all) const;
+  bool RunEpisodes(Algorithm& algorithm, int begin, int end, const std::function<bool()>& stop,
+                   Episodes& all) const;
+  bool endless() const { return env_.spec.max_episode_steps == 0; }
 
   const EnvEntry& env_;
-  std::uint64_t seed_;
-  int episodes_;
-  int groups_;
+  EvaluationPlan plan_;
 };
 
 }  // namespace trireme

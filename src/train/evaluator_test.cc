@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/thread_communicator.h"
@@ -47,26 +52,48 @@ const EnvEntry& CartPole() {
   return entry;
 }
 
-// Evaluates with `workers` threads and checks that all of them get the same.
-Evaluation Evaluate(std::uint64_t seed, int episodes, int groups, int workers) {
-  const Evaluator evaluator(CartPole(), seed, episodes, groups);
+using Results = std::vector<std::optional<Evaluation>>;
+
+// What each of `workers` threads gets, where `stop` says what stops it.
+Results EvaluateAll(const EnvEntry& env, const EvaluationPlan& plan, int workers,
+                    const std::function<EvaluationStop(int rank)>& stop, bool leader_has_none = false) {
+  const Evaluator evaluator(env, plan);
   ThreadGroup group(workers);
-  std::vector<Evaluation> results(workers);
+  Results results(workers);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
       ThreadCommunicator comm(group, rank);
       FixedPolicy policy;
-      const int own = groups / workers;
-      results[rank] = evaluator.Run(policy, comm, rank * own, own);
+      const int own = plan.groups / workers;
+      const EvaluationStop stops = stop(rank);
+      const int first = stops.leads && leader_has_none ? 0 : rank * own;
+      results[rank] = evaluator.Run(policy, comm, first, stops.leads && leader_has_none ? 0 : own, stops);
+      // Its servers tell the others that it has gone; here it takes part in what follows.
+      double nothing = 0;
+      if (!results[rank] && stops.may_leave) comm.AllReduceSum(std::span<double>(&nothing, 1));
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const Evaluation& result : results) {
-    EXPECT_EQ(result.mean, results[0].mean);
-    EXPECT_EQ(result.std, results[0].std);
-  }
-  return results[0];
+  return results;
+}
+
+void ExpectSame(const std::optional<Evaluation>& a, const std::optional<Evaluation>& b) {
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->mean, b->mean);
+  EXPECT_EQ(a->std, b->std);
+  EXPECT_EQ(a->cut_off, b->cut_off);
+}
+
+// Evaluates with `workers` threads and checks that all of them get the same.
+Evaluation Evaluate(const EnvEntry& env, const EvaluationPlan& plan, int workers) {
+  const Results results =
+      EvaluateAll(env, plan, workers, [](int rank) { return EvaluationStop{.leads = rank == 0}; });
+  for (const auto& result : results) ExpectSame(result, results[0]);
+  return *results[0];
+}
+Evaluation Evaluate(std::uint64_t seed, int episodes, int groups, int workers) {
+  return Evaluate(CartPole(), {.seed = seed, .episodes = episodes, .groups = groups}, workers);
 }
 
 // Episode e, on its own: the copy numbered e in its first episode.
@@ -115,7 +142,7 @@ TEST(Evaluator, StartsFromStatesNeverTrainedOn) {
   FixedPolicy policy;
   ThreadGroup group(1);
   ThreadCommunicator comm(group, 0);
-  Evaluator(CartPole(), 5, kEpisodes, 1).Run(policy, comm, 0, 1);
+  Evaluator(CartPole(), {.seed = 5, .episodes = kEpisodes}).Run(policy, comm, 0, 1);
   const auto starts = [&](Purpose purpose) {
     const auto batch = CartPole().make(kEpisodes);
     batch->Reset(5, purpose, 0);
@@ -148,7 +175,7 @@ TEST(Evaluator, RefusesEnvironmentsThatAreNotWhatTheySay) {
     ThreadGroup group(1);
     ThreadCommunicator comm(group, 0);
     try {
-      Evaluator(env, 5, 4, 1).Run(policy, comm, 0, 1);
+      Evaluator(env, {.seed = 5, .episodes = 4}).Run(policy, comm, 0, 1);
     } catch (const Error& error) {
       return error.what();
     }
@@ -163,6 +190,87 @@ TEST(Evaluator, RefusesEnvironmentsThatAreNotWhatTheySay) {
   wide.spec.obs = {{5}};
   EXPECT_NE(error(wide).find("Wide-v0 is not what it says it is: its batches have other observations"),
             std::string::npos);
+}
+
+EnvEntry CartPoleFor(int steps) {
+  const std::pair<std::string, std::string> limit{"max_steps", std::to_string(steps)};
+  return FindEnv("CartPole-v1", {&limit, 1});
+}
+
+TEST(Evaluator, CutsOffEpisodesThatHaveNoLimit) {
+  constexpr int kSteps = 60;
+  for (const int workers : {1, 4}) {
+    const EvaluationPlan plan{.seed = 5, .episodes = 300, .groups = 8, .max_steps = kSteps};
+    const Evaluation endless = Evaluate(CartPoleFor(0), plan, workers);
+    const Evaluation limited = Evaluate(CartPoleFor(kSteps), plan, workers);
+    EXPECT_EQ(endless.mean, limited.mean);
+    EXPECT_EQ(endless.std, limited.std);
+    EXPECT_EQ(limited.cut_off, 0) << "by its own limit";
+    int longer = 0;
+    for (int e = 0; e < plan.episodes; ++e) longer += ReturnOfEpisode(5, Purpose::kEvalReset, e) > kSteps;
+    EXPECT_EQ(endless.cut_off, longer);
+    EXPECT_GT(longer, 0);
+    EXPECT_LT(longer, plan.episodes);
+  }
+  // An environment's own limit counts, however far it is.
+  EXPECT_EQ(Evaluate(CartPole(), {.seed = 5, .max_steps = 1}, 1).mean, Evaluate(5, 100, 1, 1).mean);
+}
+
+class StoppedEvaluation : public testing::Test {
+ protected:
+  // From the third time on that somebody asks.
+  bool Soon() { return ++asked_ > 2; }
+  static bool Never() { return false; }
+
+  const EvaluationPlan plan_{.seed = 5, .episodes = 40, .groups = 8};
+  std::atomic<int> asked_{0};
+};
+
+TEST_F(StoppedEvaluation, WhoeverLeadsStopsItForAll) {
+  for (const auto& result : EvaluateAll(CartPole(), plan_, 4, [&](int rank) {
+         return EvaluationStop{.requested = [this, rank] { return rank == 0 ? Soon() : Never(); },
+                               .leads = rank == 0};
+       })) {
+    EXPECT_FALSE(result);
+  }
+}
+
+// One that has run its part already may be waiting when the others are stopped.
+TEST_F(StoppedEvaluation, ALeaderThatIsReadyStopsItToo) {
+  std::atomic<bool> stop{false};
+  for (const auto& result : EvaluateAll(
+           CartPole(), plan_, 2,
+           [&](int rank) {
+             return EvaluationStop{.requested =
+                                       [this, &stop] {
+                                         if (Soon()) stop = true;
+                                         return stop.load();
+                                       },
+                                   .leads = rank == 0};
+           },
+           /*leader_has_none=*/true)) {
+    EXPECT_FALSE(result);
+  }
+}
+
+TEST_F(StoppedEvaluation, OthersGoOnWithoutTheWorkerThatLeaves) {
+  const Results results = EvaluateAll(CartPole(), plan_, 2, [&](int rank) {
+    return EvaluationStop{.requested = [this, rank] { return rank == 1 ? Soon() : Never(); },
+                          .leads = rank == 0,
+                          .may_leave = rank != 0};
+  });
+  EXPECT_FALSE(results[1]);
+  ExpectSame(results[0], Evaluate(CartPole(), plan_, 1));
+}
+
+// Workers of other processes that cannot go on without it, and were told nothing.
+TEST_F(StoppedEvaluation, WhoeverMayNotLeaveFinishesIt) {
+  const Results results = EvaluateAll(CartPole(), plan_, 2, [&](int rank) {
+    return EvaluationStop{.requested = [this, rank] { return rank == 1 ? Soon() : Never(); },
+                          .leads = rank == 0};
+  });
+  ExpectSame(results[1], results[0]);
+  ExpectSame(results[0], Evaluate(CartPole(), plan_, 1));
 }
 
 TEST(Evaluator, TheSeedChoosesTheEpisodes) {

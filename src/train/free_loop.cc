@@ -19,9 +19,10 @@ class FreeLoop final : public WorkerLoop {
     if (links_.leads()) all_.steps.store(worker_.progress().steps);
     links_.comm().Barrier();  // all have loaded their part of a checkpoint
     if (worker_.Done()) return;
+    if (!links_.leads()) worker_.DropPending();
     for (bool stop = false; !stop;) {
-      MetricRow row;
-      CountSteps(worker_.Iterate(row));
+      MetricRow row = std::exchange(worker_.progress().pending_row, {});
+      if (!worker_.progress().eval_pending && !worker_.StepsDone()) CountSteps(worker_.Iterate(row));
       if (links_.leads() && !worker_.StepsDone()) {
         if (worker_.EvaluationDue()) Evaluate(row);
         worker_.Report(row);

@@ -42,13 +42,10 @@ class InStepLoop final : public WorkerLoop {
     return boundary.decision;
   }
 
-  // One iteration of all.
+  // One iteration of all; after an evaluation that was stopped, that evaluation.
   Decision Step() {
-    MetricRow row;
-    const std::int64_t steps = worker_.Iterate(row), own = steps / worker_.run().total_workers();
-    worker_.ledger().AddSteps(own);
-    worker_.progress().steps += steps;
-    links_.AddSteps(own);
+    MetricRow row = std::exchange(worker_.progress().pending_row, {});
+    if (!worker_.progress().eval_pending) Iterate(row);
     if (worker_.EvaluationDue()) worker_.EvaluateTogether(row);
     if (links_.leads()) {
       worker_.Report(row);
@@ -56,6 +53,13 @@ class InStepLoop final : public WorkerLoop {
       return {.stop = true};  // leaves; the others go on
     }
     return Announce(worker_.Decide()).decision;
+  }
+
+  void Iterate(MetricRow& row) {
+    const std::int64_t steps = worker_.Iterate(row), own = steps / worker_.run().total_workers();
+    worker_.ledger().AddSteps(own);
+    worker_.progress().steps += steps;
+    links_.AddSteps(own);
   }
 
   Boundary Announce(Decision decision) {

@@ -89,6 +89,7 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"bytes_per_round", PerRound(facts.bytes_sent, facts)},
                                  {"messages_per_round", PerRound(facts.messages_sent, facts)},
                                  {"experience_bytes", facts.experience_bytes}};
+  if (facts.eval_cut_off > 0) json["eval_cut_off"] = facts.eval_cut_off;
   if (!facts.which.empty()) json["which"] = facts.which;
   double idle_s = 0;
   auto workers = nlohmann::ordered_json::array();

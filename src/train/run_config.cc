@@ -40,10 +40,13 @@ void RunConfig::Fields(ConfigFields& field) {
   field("steps", steps, "environment steps to train for", Between(1, 1e15));
   field("seed", seed, "what all randomness of the run follows from");
   field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
-  field("target", target, "return to reach; auto: the environment's own threshold", "auto");
+  field("target", target, "return to reach; auto: the environment's own threshold, if it has one", "auto");
   field("eval_every", eval_every, "steps between evaluations; 0: only at the end", Between(0, 1e15));
   field("eval_episodes", eval_episodes, "episodes of an evaluation, on seeds never trained on",
         Between(1, 100'000));
+  field("eval_max_steps", eval_max_steps,
+        "steps after which an episode of an evaluation is cut off, where the environment has no time limit",
+        Between(1, 1e9));
   field("checkpoint_every_s", checkpoint_every_s, "seconds between checkpoints", NonNegative());
 }
 
@@ -226,6 +229,10 @@ void RunSettings::ResolveEnv() {
   run.env_options = chosen;
   run.env_snapshots = env_->facts.snapshots;
   if (!run.target) run.target = env_->spec.reward_threshold;
+  if (run.stop_at_target && !run.target) {
+    Fail("stop_at_target needs a target: {} says no return at which it is solved, so give one with --target",
+         run.env);
+  }
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "trireme/base/system.h"
 #include "trireme/env/registry.h"
 #include "trireme/server/protocol.h"
+#include "trireme/train/evaluator.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/stores.h"
 
@@ -51,9 +52,10 @@ struct RunConfig {
   std::int64_t steps = 1'000'000;
   std::uint64_t seed = 1;
   bool stop_at_target = false;
-  std::optional<double> target = {};  // Resolve takes the environment's threshold where there is none
+  std::optional<double> target = {};  // Resolve takes the environment's threshold, if that has one
   std::int64_t eval_every = 100'000;
   int eval_episodes = 100;
+  int eval_max_steps = 10'000;
   double checkpoint_every_s = 30;
 
   // Not settings: how the run was started, and what Resolve finds out about its environment.
@@ -66,6 +68,9 @@ struct RunConfig {
   // The environment and those of its options that are not the defaults: what must agree for one run to go on
   // with what another has learned.
   std::string env_identity() const { return env_options.empty() ? env : env + ' ' + env_options; }
+  EvaluationPlan EvaluationOf(std::uint64_t with_seed, int episodes) const {
+    return {.seed = with_seed, .episodes = episodes, .groups = shards, .max_steps = eval_max_steps};
+  }
   const StoreEntry& store_entry() const { return FindStore(store); }
   Coordination coordination() const { return store_entry().coordination(*this); }
   bool in_step() const { return coordination() == Coordination::kInStep; }

@@ -58,6 +58,9 @@ void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store
   if (!leads) return;
   Open(progress);
   if (observer_ != nullptr) observer_->OnEvaluation(progress.steps, evaluation);
+  if (evaluation.cut_off > 0 && log_) {
+    log_->printer().Note(DescribeCutOff(evaluation.cut_off, evaluation.episodes, run_.eval_max_steps));
+  }
   if (is_best && log_) {
     log_->printer().Note(fmt::format("{:>8} steps  {:>6.2f} s  best evaluation so far {:.1f} +- {:.1f}",
                                      FormatCount(static_cast<double>(progress.steps)), wall_s,
@@ -77,13 +80,14 @@ void RunKeeper::Report(const MetricRow& measured, double wall_s, const RunProgre
   if (observer_ != nullptr) observer_->OnRow(row);
   if (!log_) return;
   log_->Append(row);
-  log_->printer().Update({.steps = progress.steps,
-                          .total_steps = run_.steps,
-                          .wall_s = wall_s,
-                          .steps_per_s = rate,
-                          .episode_return = row.Get("episode_return_mean"),
-                          .eval_return = progress.eval_mean,
-                          .target = run_.stop_at_target ? *run_.target : Progress::kUnknown});
+  log_->printer().Update(
+      {.steps = progress.steps,
+       .total_steps = run_.steps,
+       .wall_s = wall_s,
+       .steps_per_s = rate,
+       .episode_return = row.Get("episode_return_mean"),
+       .eval_return = progress.eval_mean,
+       .target = run_.stop_at_target ? run_.target.value_or(Progress::kUnknown) : Progress::kUnknown});
 }
 
 void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,

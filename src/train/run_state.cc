@@ -1,5 +1,6 @@
 #include "trireme/train/run_state.h"
 
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -29,8 +30,37 @@ std::string NameOf(Coordination coordination, int workers) {
 }
 
 constexpr const char* kPerWorker = "progress/per_worker";
+constexpr const char* kEvalCutOff = "progress/eval_cut_off";
+constexpr const char* kEvalPending = "progress/eval_pending";
+constexpr const char* kPendingValues = "progress/pending_values";
 constexpr const char* kPartial = "run/partial";                   // without the experience of its workers
 constexpr const char* kWithoutEpisodes = "run/without_episodes";  // of an environment that cannot be saved
+
+// The names, a line each, and the values.
+void SavePendingRow(const MetricRow& row, StateWriter& out) {
+  std::string names;
+  std::vector<double> values;
+  for (const auto& [name, value] : row.values()) {
+    names += name + "\n";
+    values.push_back(value);
+  }
+  out.PutText(kEvalPending, names);
+  out.Put<double>(kPendingValues, values);
+}
+
+MetricRow LoadPendingRow(const StateReader& in) {
+  std::istringstream names(in.GetText(kEvalPending));
+  std::vector<std::string> all;
+  for (std::string name; std::getline(names, name);) {
+    if (name == "step" || name == "wall_s") Fail("{} is no name of what was measured", name);
+    all.push_back(name);
+  }
+  std::vector<double> values(all.size());
+  in.Get<double>(kPendingValues, values);
+  MetricRow row;
+  for (std::size_t i = 0; i < all.size(); ++i) row.Set(all[i], values[i]);
+  return row;
+}
 
 // What a checkpoint must have in common with the settings it is loaded into.
 std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, const Network& network) {
@@ -111,6 +141,8 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
   if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
+  if (progress.eval_cut_off > 0) out.PutValue<std::int32_t>(kEvalCutOff, progress.eval_cut_off);
+  if (progress.eval_pending) SavePendingRow(progress.pending_row, out);
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
   if (run.coordination() == Coordination::kFree) return;  // every worker has saved its own
@@ -139,6 +171,9 @@ void LoadProgress(const StateReader& checkpoint, const std::string& origin, cons
       value = checkpoint.GetValue<std::decay_t<decltype(value)>>(name);
     };
     progress.Visit(load);
+    progress.eval_cut_off = checkpoint.Has(kEvalCutOff) ? checkpoint.GetValue<std::int32_t>(kEvalCutOff) : 0;
+    progress.eval_pending = checkpoint.Has(kEvalPending);
+    if (progress.eval_pending) progress.pending_row = LoadPendingRow(checkpoint);
     if (checkpoint.Has("best/steps")) progress.best.Visit(load);  // not so in early runs
     if (checkpoint.GetText(kPerWorker).size() == sizeof(WorkerFacts) * run.total_workers()) {
       progress.per_worker.resize(run.total_workers());

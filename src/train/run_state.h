@@ -1,13 +1,16 @@
 // What a run has done so far and what its checkpoints must agree on.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trireme/algo/algorithm.h"
 #include "trireme/base/state.h"
+#include "trireme/metrics/metric_row.h"
 #include "trireme/metrics/report.h"
 #include "trireme/train/run_config.h"
 
@@ -43,7 +46,10 @@ struct RunProgress {
   double eval_std = std::numeric_limits<double>::quiet_NaN();
   std::int64_t eval_steps = -1;  // when the last evaluation was
   BestEvaluation best = {};      // of those that this worker took part in, or its checkpoint tells of
-  double target = 0;             // what `reached` is about
+  int eval_cut_off = 0;          // episodes of it, by eval_max_steps
+  bool eval_pending = false;     // an evaluation was stopped: it comes first when the run goes on
+  MetricRow pending_row = {};    // of the leader: what was measured in the iteration before it
+  double target = 0;             // what `reached` is about; NaN: there is none
   bool reached = false;
   double time_to_target_s = 0;
   std::int64_t steps_to_target = -1;
@@ -51,9 +57,9 @@ struct RunProgress {
   std::vector<WorkerFacts> per_worker = {};  // empty after a change of the number of workers
 
   // A resumed run may have been given another target: its last evaluation is then judged anew.
-  void AimAt(double new_target) {
-    if (new_target == target) return;
-    target = new_target;
+  void AimAt(std::optional<double> new_target) {
+    if (new_target ? *new_target == target : std::isnan(target)) return;
+    target = new_target.value_or(std::numeric_limits<double>::quiet_NaN());
     reached = eval_steps >= 0 && eval_mean >= target;
     time_to_target_s = wall_s;
     steps_to_target = eval_steps;

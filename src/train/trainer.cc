@@ -49,6 +49,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.eval_return_mean = progress.eval_mean;
   facts.eval_return_std = progress.eval_std;
   facts.eval_episodes = progress.eval_steps < 0 ? 0 : run.eval_episodes;
+  facts.eval_cut_off = progress.eval_cut_off;
   facts.best_return_mean = progress.best.mean;
   facts.best_return_std = progress.best.std;
   if (progress.best.exists()) facts.best_steps = progress.best.steps;
@@ -90,6 +91,7 @@ struct Ended {
   std::vector<WorkerAccount> accounts;
   std::vector<float> params;
   bool interrupted = false;
+  bool nothing_to_do = false;
 };
 
 Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const TrainOptions& options,
@@ -101,6 +103,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
+  bool nothing_to_do = false;
 
   // A worker that fails leaves its error and releases the others; the first error is the cause, the rest
   // follow from it.
@@ -112,6 +115,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
     try {
       auto worker =
           std::make_unique<Worker>(context, *topology, thread, std::exchange(checkpoints[thread], {}));
+      if (thread == 0) nothing_to_do = worker->Done();
       worker->Run();
       if (thread == 0) first = std::move(worker);
     } catch (...) {
@@ -142,12 +146,13 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   return {first->progress(),
           first->accounts(),
           {first->params().begin(), first->params().end()},
-          first->interrupted()};
+          first->interrupted(),
+          nothing_to_do};
 }
 
 TrainResult ResultOf(const RunSettings& settings, Ended ended) {
   TrainResult result{MakeFacts(settings, ended.progress, ParamsSha256(ended.params)), ended.interrupted,
-                     std::move(ended.params)};
+                     std::move(ended.params), ended.nothing_to_do};
   AddAccounts(ended.accounts, settings.run.asynchronous(), result.facts);
   return result;
 }
@@ -216,10 +221,12 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   } else {
     LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
   }
-  const Evaluator evaluator(settings.env(), seed, episodes, settings.run.shards);
-  const Evaluation evaluation = evaluator.Run(*algorithm, comm, 0, settings.run.shards);
-  progress.eval_mean = evaluation.mean;
-  progress.eval_std = evaluation.std;
+  const Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
+  const std::optional<Evaluation> evaluation = evaluator.Run(*algorithm, comm, 0, run.shards);
+  TRIREME_CHECK(evaluation.has_value());  // nobody stops it
+  progress.eval_mean = evaluation->mean;
+  progress.eval_std = evaluation->std;
+  progress.eval_cut_off = evaluation->cut_off;
   RunFacts facts = MakeFacts(settings, progress, ParamsSha256(store->params()));
   facts.eval_episodes = episodes;
   facts.which = best ? "best" : "last";

@@ -57,6 +57,7 @@ struct TrainResult {
   RunFacts facts;
   bool interrupted = false;
   std::vector<float> params = {};  // as the run left them
+  bool nothing_to_do = false;      // it was done when it was resumed
 };
 
 // Trains in a folder that was created or resumed; continues from its newest checkpoint if there is one.

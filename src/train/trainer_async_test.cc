@@ -14,6 +14,7 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_stop.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -157,9 +158,8 @@ TEST_P(AsyncTrainer, OneWorkerEqualsTheLocalStoreWhateverTheInterruptions) {
     SCOPED_TRACE(share);
     const auto alone = Settings(1, {share});
     const RunFolder folder = Folder(share, *alone);
-    const std::atomic<bool> stop{true};
     for (int i = 1; i < 8; ++i) {
-      const TrainResult part = Go(*alone, folder, &stop);
+      const TrainResult part = TrainOneIteration(*alone, folder);
       EXPECT_TRUE(part.interrupted);
       EXPECT_EQ(part.facts.steps, i * kIteration);
     }

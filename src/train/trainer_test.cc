@@ -11,6 +11,7 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_stop.h"
 
 namespace trireme {
 namespace {
@@ -22,6 +23,8 @@ using Assignments = std::vector<std::string>;
 const Assignments kSmall = {"envs=16",         "horizon=32",      "hidden=[16]",  "steps=2048",
                             "eval_every=1024", "eval_episodes=9", "minibatches=2"};
 constexpr int kIterations = 4;
+
+;
 
 class Trainer : public testing::Test {
  protected:
@@ -45,9 +48,9 @@ class Trainer : public testing::Test {
   RunFolder Folder(const std::string& name, const RunSettings& settings) const {
     return RunFolder::Create(root_ / name, "", settings.fields.ToToml());
   }
-  static TrainResult Go(const RunSettings& settings, const RunFolder& folder,
-                        const std::atomic<bool>* stop = nullptr) {
-    return Train(settings, folder, {.json = true, .stop = stop});
+  static TrainResult Go(const RunSettings& settings, const RunFolder& folder, bool one_iteration = false) {
+    if (one_iteration) return TrainOneIteration(settings, folder);
+    return Train(settings, folder, {.json = true});
   }
   static std::string Refusal(const RunSettings& settings, const RunFolder& folder) {
     try {
@@ -147,10 +150,9 @@ TEST_F(Trainer, AResumedRunEqualsTheUninterruptedOne) {
   const RunFacts expected = Go(*whole, whole_folder).facts;
 
   const RunFolder parts = Folder("parts", *whole);
-  const std::atomic<bool> stop{true};
   for (int i = 0; i < kIterations - 1; ++i) {
     const auto settings = Settings(1 << i);
-    const TrainResult result = Go(*settings, parts, &stop);
+    const TrainResult result = Go(*settings, parts, /*one_iteration=*/true);
     EXPECT_TRUE(result.interrupted);
     EXPECT_EQ(result.facts.steps, 512 * (i + 1));
     EXPECT_EQ(ReadJsonl(parts.metrics()).size(), static_cast<std::size_t>(i + 1));
@@ -170,8 +172,7 @@ TEST_F(Trainer, AResumedRunAddsUpItsCosts) {
   const auto settings = Settings(2);
   const RunFacts expected = Go(*settings, Folder("whole", *settings)).facts;
   const RunFolder parts = Folder("parts", *settings);
-  const std::atomic<bool> stop{true};
-  const RunFacts half = Go(*settings, parts, &stop).facts;
+  const RunFacts half = Go(*settings, parts, /*one_iteration=*/true).facts;
   const RunFacts facts = Go(*settings, parts).facts;
   EXPECT_EQ(facts.bytes_sent, expected.bytes_sent);
   EXPECT_EQ(facts.messages_sent, expected.messages_sent);
@@ -184,8 +185,7 @@ TEST_F(Trainer, RowsAfterTheCheckpointAreWrittenAnew) {
   const auto settings = Settings(1);
   const RunFolder whole = Folder("whole", *settings), parts = Folder("parts", *settings);
   Go(*settings, whole);
-  const std::atomic<bool> stop{true};
-  Go(*settings, parts, &stop);
+  Go(*settings, parts, /*one_iteration=*/true);
   const std::string later = ReadFile(whole.metrics()).substr(ReadFile(whole.metrics()).find('\n') + 1);
   WriteFileAtomically(parts.metrics(), ReadFile(parts.metrics()) + later.substr(0, later.size() - 10));
   Go(*settings, parts);
@@ -243,8 +243,7 @@ TEST_F(Trainer, CheckpointsByTimeDoNotChangeTheResult) {
 TEST_F(Trainer, ACheckpointOfAnotherNetworkIsRefused) {
   const auto settings = Settings(2);
   const RunFolder folder = Folder("run", *settings);
-  const std::atomic<bool> stop{true};
-  Go(*settings, folder, &stop);
+  Go(*settings, folder, /*one_iteration=*/true);
   const std::string metrics = ReadFile(folder.metrics());
 
   std::string message = Refusal(*Settings(2, {"hidden=[32]"}), folder);
@@ -268,9 +267,8 @@ TEST_F(Trainer, ACheckpointOfAnotherNetworkIsRefused) {
 TEST_F(Trainer, ADamagedCheckpointIsRefusedByName) {
   const auto settings = Settings(2);
   const RunFolder folder = Folder("run", *settings);
-  const std::atomic<bool> stop{true};
-  Go(*settings, folder, &stop);
-  Go(*settings, folder, &stop);
+  Go(*settings, folder, /*one_iteration=*/true);
+  Go(*settings, folder, /*one_iteration=*/true);
   const std::vector<fs::path> files = ListCheckpoints(folder.path());
   ASSERT_EQ(files.size(), 2u);
   fs::resize_file(files[0], fs::file_size(files[0]) / 2);

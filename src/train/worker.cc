@@ -33,7 +33,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       topology_(topology),
       links_(topology.Connect(thread)),
       ledger_(*links_, options_),
-      evaluator_(settings_.env(), run_.seed, run_.eval_episodes, run_.shards),
+      evaluator_(settings_.env(), run_.EvaluationOf(run_.seed, run_.eval_episodes)),
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
               options_) {
   Start(checkpoint);
@@ -54,7 +54,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
     LoadStore(*checkpoint, Origin(), run_, links_->thread(), links_->store());
     keeper_.GoOn(progress_);
   }
-  progress_.AimAt(*run_.target);
+  progress_.AimAt(run_.target);
   const Resumed resumed = Enter(checkpoint);
   keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
 }
@@ -144,7 +144,7 @@ std::int64_t Worker::Iterate(MetricRow& row) {
 }
 
 bool Worker::EvaluationDue() {
-  if (StepsDone()) return true;
+  if (StepsDone() || progress_.eval_pending) return true;
   if (run_.eval_every == 0) return false;
   const std::int64_t before = std::exchange(evaluations_passed_, progress_.steps / run_.eval_every);
   return evaluations_passed_ > before;
@@ -152,27 +152,43 @@ bool Worker::EvaluationDue() {
 
 void Worker::EvaluateTogether(MetricRow& row) {
   const int own = run_.shards / run_.total_workers();
-  Record(evaluator_.Run(*algorithm_, links_->comm(), links_->rank() * own, own), row);
+  const EvaluationStop stop{.requested = [this] { return StopRequested(); },
+                            .leads = links_->leads(),
+                            .may_leave = links_->led_elsewhere()};
+  Record(evaluator_.Run(*algorithm_, links_->comm(), links_->rank() * own, own, stop), row);
 }
 
 void Worker::EvaluateAlone(MetricRow& row) {
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
-  Record(evaluator_.Run(*algorithm_, comm, 0, run_.shards), row);
+  Record(evaluator_.Run(*algorithm_, comm, 0, run_.shards, {.requested = [this] { return StopRequested(); }}),
+         row);
 }
 
 // Every worker that took part: whether the run is done follows from it.
-void Worker::Record(const Evaluation& evaluation, MetricRow& row) {
-  progress_.eval_mean = evaluation.mean;
-  progress_.eval_std = evaluation.std;
+void Worker::Record(const std::optional<Evaluation>& evaluation, MetricRow& row) {
+  progress_.eval_pending = !evaluation;
+  if (!evaluation) return;
+  progress_.eval_mean = evaluation->mean;
+  progress_.eval_std = evaluation->std;
+  progress_.eval_cut_off = evaluation->cut_off;
   progress_.eval_steps = progress_.steps;
-  row.Set("eval_return_mean", evaluation.mean);
-  row.Set("eval_return_std", evaluation.std);
-  keeper_.Record(evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_);
-  if (!progress_.reached && evaluation.mean >= *run_.target) {
+  row.Set("eval_return_mean", evaluation->mean);
+  row.Set("eval_return_std", evaluation->std);
+  if (evaluation->cut_off > 0) row.Set("eval_cut_off", evaluation->cut_off);
+  keeper_.Record(*evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_);
+  if (!progress_.reached && run_.target && evaluation->mean >= *run_.target) {
     progress_.reached = true;
     progress_.time_to_target_s = ledger_.wall_s();
     progress_.steps_to_target = progress_.steps;
+  }
+}
+
+void Worker::Report(const MetricRow& row) {
+  if (progress_.eval_pending) {
+    progress_.pending_row = row;
+  } else {
+    keeper_.Report(row, ledger_.wall_s(), progress_);
   }
 }
 

@@ -48,7 +48,9 @@ class Worker {
   Ledger& ledger() { return ledger_; }
 
   bool StepsDone() const { return progress_.steps >= run_.steps; }
-  bool Done() const { return StepsDone() || (run_.stop_at_target && progress_.reached); }
+  bool Done() const {
+    return !progress_.eval_pending && (StepsDone() || (run_.stop_at_target && progress_.reached));
+  }
   // By a signal, or because a worker of this process has failed.
   bool StopRequested() const {
     return topology_.failed() || (options_.stop != nullptr && options_.stop->load());
@@ -67,15 +69,23 @@ class Worker {
 
   // One iteration of the algorithm. Returns its steps.
   std::int64_t Iterate(MetricRow& row);
-  // At the end, and in the iteration that passes a multiple of eval_every. In step every worker comes to the
-  // same answer.
+  // At the end, in the iteration that passes a multiple of eval_every, and when one was stopped. In step every
+  // worker comes to the same answer.
   bool EvaluationDue();
+  // A request to stop ends them too; progress().eval_pending then says so. Who goes on makes them up before the next
+  // iteration, for the row that was measured in the one before.
   void EvaluateTogether(MetricRow& row);
   void EvaluateAlone(MetricRow& row);
   // What this worker would decide as the leader. To all that does not depend on clocks, signals and folders every
   // worker in step has the same answer, should it lead by the time that is heard.
   Decision Decide(bool checkpoints_by_time = true) const;
-  void Report(const MetricRow& row) { keeper_.Report(row, ledger_.wall_s(), progress_); }
+  // Of a worker whose leader makes up what was stopped.
+  void DropPending() {
+    progress_.eval_pending = false;
+    progress_.pending_row = {};
+  }
+  // Later, with its evaluation, if that was stopped.
+  void Report(const MetricRow& row);
 
   // Every worker hands in what was decided; the leader keeps it. Returns whether this was the leader.
   bool Gather(HandIn what);
@@ -89,7 +99,7 @@ class Worker {
   std::string Origin() const;
   void Start(const std::optional<StateReader>& checkpoint);
   void MakeAlgorithm(int rank, std::uint64_t seed);
-  void Record(const Evaluation& evaluation, MetricRow& row);
+  void Record(const std::optional<Evaluation>& evaluation, MetricRow& row);
   void WriteCheckpointOf(std::vector<std::string> states);
 
   const RunSettings& settings_;

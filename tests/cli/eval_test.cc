@@ -72,6 +72,31 @@ TEST_F(EvalTest, SaysItInWordsWithoutJson) {
   EXPECT_NE(outcome.out.find("over 5 episodes"), std::string::npos) << outcome.out;
 }
 
+// The car that has not learned stays in its valley for ever.
+TEST_F(EvalTest, EpisodesWithoutALimitAreCutOffAndCanBeStopped) {
+  for (const Args& store :
+       {Args{"allreduce"}, Args{"shared"}, Args{"server", "--sync"}, Args{"server", "--async"}}) {
+    const std::string name = store.back();
+    SCOPED_TRACE(name);
+    Process run(kBinary, Args{"train", "--env", "MountainCar-v0", "--algo", "a2c", "--workers", "1", "--out",
+                              Path(name), "--steps", "1024", "--json", "--store"} +
+                             store +
+                             Args{"--set", "env_max_steps=0", "--set", "eval_max_steps=1000000000", "--set",
+                                  "hidden=[8]", "--set", "rounds=4", "--set", "eval_episodes=3"});
+    ASSERT_TRUE(run.RunsUntil([&] { return MetricLines(name) >= 1; }));
+    run.Signal(SIGINT);  // the last evaluation is under way, or will be
+    EXPECT_EQ(run.Wait().code, 130);
+    EXPECT_FALSE(std::filesystem::exists(Path(name + "/result.json")));
+
+    const Json result = Resume(name, {"--set", "eval_max_steps=150"});
+    EXPECT_EQ(result["eval_return_mean"], -150);
+    EXPECT_EQ(result["eval_cut_off"], 3);
+    const Outcome eval = RunTrireme({"eval", Path(name)});
+    EXPECT_NE(eval.out.find("100 of 100 episodes were cut off after 150 steps"), std::string::npos)
+        << eval.out;
+  }
+}
+
 TEST_F(EvalTest, RefusesWhatIsNoRun) {
   ExpectRefused(RunTrireme({"eval"}), {"run is required"});
   ExpectRefused(RunTrireme({"eval", Path("missing")}), {"there is no folder", Path("missing")});
