@@ -120,6 +120,7 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   ~MemoryServer() override;
 
   const std::string& address() const override { return address_; }
+  const Limits& limits() const override { return limits_; }
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
   void Allow(PeerId peer, std::size_t bytes) override;

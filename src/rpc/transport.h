@@ -92,6 +92,8 @@ class ServerTransport {
 
   // Where it really listens: with the port that was chosen when 0 was asked for.
   virtual const std::string& address() const = 0;
+  // What it was opened with.
+  virtual const Limits& limits() const = 0;
   // Calls `handler` from this thread until `stop` is true (looked at at least ten times a second), then lets
   // messages already given to Send leave, within a second. Once.
   virtual void Run(Handler& handler, const std::function<bool()>& stop) = 0;

@@ -19,6 +19,8 @@ struct WireGroup {
 };
 static_assert(sizeof(WireGroup) == 32);
 
+constexpr std::size_t kGatheredHead = 2 * sizeof(std::uint64_t);  // of each rank: itself, and a length
+
 }  // namespace
 
 std::string EncodeRanks(const Ranks& ranks) {
@@ -47,6 +49,10 @@ std::string EncodeGathered(const std::map<int, std::string_view>& bytes) {
     encoded += brought;
   }
   return encoded;
+}
+
+std::size_t MostGathered(int workers, std::size_t limit) {
+  return (limit - sizeof(Header)) / static_cast<std::size_t>(workers) - kGatheredHead;
 }
 
 std::map<int, std::string> DecodeGathered(std::string_view encoded) {

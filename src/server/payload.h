@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/optim/groups.h"
+#include "trireme/rpc/transport.h"
 
 namespace trireme {
 
@@ -19,6 +20,8 @@ Ranks DecodeRanks(std::string_view encoded);
 
 // The bytes of several ranks, each with its rank and length.
 std::string EncodeGathered(const std::map<int, std::string_view>& bytes);
+// How many each of `workers` may bring so that all of them fit into a message of `limit` bytes.
+std::size_t MostGathered(int workers, std::size_t limit = Limits().message);
 // Throws Error.
 std::map<int, std::string> DecodeGathered(std::string_view encoded);
 

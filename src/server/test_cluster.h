@@ -124,8 +124,9 @@ inline std::unique_ptr<Stream> Wire::Connect(const std::string& address, const S
 // A parameter server on a thread of its own.
 class RunningServer {
  public:
-  RunningServer(Transport& transport, std::string address, ParameterServerOptions options)
-      : transport_(transport), address_(std::move(address)), options_(std::move(options)) {
+  RunningServer(Transport& transport, std::string address, ParameterServerOptions options,
+                const Limits& limits = {})
+      : transport_(transport), address_(std::move(address)), options_(std::move(options)), limits_(limits) {
     Start();
     address_ = listener_->address();
   }
@@ -146,7 +147,7 @@ class RunningServer {
  private:
   void Start() {
     stop_ = false;
-    listener_ = transport_.Listen(address_, {});
+    listener_ = transport_.Listen(address_, {}, limits_);
     server_ = std::make_unique<ParameterServer>(*listener_, options_);
     thread_ = std::thread([this] {
       listener_->Run(*server_, [this] { return stop_.load(); });
@@ -158,6 +159,7 @@ class RunningServer {
   Transport& transport_;
   std::string address_;
   const ParameterServerOptions options_;
+  const Limits limits_;
   std::unique_ptr<ServerTransport> listener_;
   std::unique_ptr<ParameterServer> server_;
   std::atomic<bool> stop_ = false;
@@ -183,11 +185,12 @@ inline RunTerms TestTerms(Pace pace, int workers = 1, int servers = 1) {
 // The servers of a run.
 class TestCluster {
  public:
-  explicit TestCluster(RunTerms terms, bool files = false) : terms(std::move(terms)) {
+  explicit TestCluster(RunTerms terms, bool files = false, const Limits& limits = {})
+      : terms(std::move(terms)) {
     for (int i = 0; i < this->terms.servers; ++i) {
       ParameterServerOptions options;
       if (files) options.folder = folder_.path() + "/" + std::to_string(i);
-      servers.push_back(std::make_unique<RunningServer>(network.memory, "server:0", options));
+      servers.push_back(std::make_unique<RunningServer>(network.memory, "server:0", options, limits));
     }
   }
 

@@ -10,6 +10,7 @@
 #include "trireme/server/client/heartbeat.h"
 #include "trireme/server/client/local_servers.h"
 #include "trireme/server/client/server_communicator.h"
+#include "trireme/server/payload.h"
 #include "trireme/train/elastic_loop.h"
 #include "trireme/train/in_step_loop.h"
 #include "trireme/train/run_state.h"
@@ -199,6 +200,9 @@ class InStepServerLinks final : public ServerLinks<InStepLinks> {
   Communicator& comm() override { return comm_; }
   ParameterStore& store() override { return *store_; }
 
+  std::size_t most_state() const override {
+    return MostGathered(topology_.context().settings.run.total_workers());
+  }
   bool open() const override { return true; }
   Boundary Announce(const Boundary& own, RunProgress& progress) override {
     return DecodeBoundary(comm_.Boundary(EncodeBoundary(own, progress), own.common.has_value()), progress);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +45,9 @@ class WorkerLinks {
   };
   // Takes part from now on. `steps` were made before, as far as this worker knows. Blocks. Throws Error.
   virtual Entry Join(std::int64_t steps) = 0;
+
+  // Bytes of state that each worker may hand in to the leader.
+  virtual std::size_t most_state() const { return std::numeric_limits<std::size_t>::max(); }
 
   // Known after Join. Rank and leader count through the workers of the run.
   virtual int rank() const = 0;

@@ -201,14 +201,25 @@ Decision Worker::Decide(bool checkpoints_by_time) const {
 bool Worker::Gather(HandIn what) {
   ledger_.Gather();
   std::vector<std::string> states;
-  if (what == HandIn::kStates) {
-    StateWriter own;
-    SaveWorkerState(run_, links_->store(), *algorithm_, own);
-    states = ledger_.GatherAside(std::move(own).Encode());
-  }
+  if (what == HandIn::kStates) states = ledger_.GatherAside(State());
   if (!links_->leads()) return false;
   WriteCheckpointOf(std::move(states));
   return true;
+}
+
+// Empty where it is too large to be handed in: the checkpoint then holds no experience.
+std::string Worker::State() {
+  StateWriter own;
+  SaveWorkerState(run_, links_->store(), *algorithm_, own);
+  std::string state = std::move(own).Encode();
+  if (state.size() <= links_->most_state()) return state;
+  if (links_->leads() && !std::exchange(said_too_large_, true)) {
+    options_.say(fmt::format(
+        "checkpoints hold what was learned but no experience: that of a worker takes {}, and {} fit "
+        "through a server. --store allreduce keeps it",
+        FormatBytes(state.size()), FormatBytes(links_->most_state())));
+  }
+  return "";
 }
 
 void Worker::WriteCheckpointOf(std::vector<std::string> states) {

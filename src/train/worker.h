@@ -100,6 +100,7 @@ class Worker {
   void Start(const std::optional<StateReader>& checkpoint);
   void MakeAlgorithm(int rank, std::uint64_t seed);
   void Record(const std::optional<Evaluation>& evaluation, MetricRow& row);
+  std::string State();
   void WriteCheckpointOf(std::vector<std::string> states);
 
   const RunSettings& settings_;
@@ -118,6 +119,7 @@ class Worker {
   std::int64_t evaluations_passed_ = 0;  // multiples of eval_every that have gone by
   bool interrupted_ = false;
   std::optional<Decision> entered_;
+  bool said_too_large_ = false;
   RunKeeper keeper_;
 };
 

@@ -26,6 +26,7 @@ class GrpcServer final : public ServerTransport {
   ~GrpcServer() override;
 
   const std::string& address() const override { return acceptor_->address(); }
+  const Limits& limits() const override { return limits_; }
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
   void Allow(PeerId peer, std::size_t bytes) override;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/server/payload.h"
 #include "trireme/server/test_cluster.h"
 
 namespace trireme {
@@ -40,6 +41,29 @@ TEST(ServerCommunicator, Operations) {
       Exercise(worker, workers);
     });
   }
+}
+
+// All workers learn why, and nothing of it was kept.
+TEST(ServerCommunicator, MoreThanAMessageHoldsIsNotGathered) {
+  constexpr std::size_t kLimit = 100'000;
+  const std::size_t most = MostGathered(2, kLimit);
+  EXPECT_LT(2 * most, kLimit);
+  EXPECT_GT(2 * most, kLimit - 1000);
+  TestCluster cluster(TestTerms(Pace::kSync, 2), true, {.message = kLimit});
+  OnThreads(2, [&](int i) {
+    TestWorker worker(cluster, i + 1);
+    worker.session.Join();
+    for (const std::string& part : worker.comm.Gather(std::string(most, 'x'))) EXPECT_EQ(part.size(), most);
+    try {
+      worker.comm.Gather(std::string(most + 1, 'x'));
+      ADD_FAILURE() << "gathered";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what())
+                    .find(fmt::format("2 workers have brought {} bytes for their leader", 2 * most + 2)),
+                std::string::npos)
+          << error.what();
+    }
+  });
 }
 
 TEST(ServerCommunicator, LostMessagesAndRestartsChangeNothing) {

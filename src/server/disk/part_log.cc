@@ -20,6 +20,7 @@ namespace {
 constexpr char kFileMagic[8] = {'T', 'R', 'I', 'R', 'L', 'O', 'G', '3'};
 constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'R', 'E', 'C', '3'};
 constexpr std::uint64_t kAlignment = 64;  // of records in the file
+constexpr std::size_t kMostText = UINT32_MAX;
 // The file grows to its double, but by at most this much at a time.
 constexpr std::uint64_t kFirstLength = 16 << 10, kLargestStep = 8 << 20;
 
@@ -73,9 +74,6 @@ std::uint64_t ChecksumOf(const Header& header, const LogRecord& record) {
 }
 
 Header HeaderOf(const LogRecord& record, std::uint64_t part) {
-  if (record.name.size() > UINT32_MAX || record.text.size() > UINT32_MAX) {
-    Fail("a note of {} bytes is longer than the log can hold", record.text.size());
-  }
   const PartUpdate& update = record.update;
   Header header = {.magic = {},
                    .checksum = 0,
@@ -189,6 +187,10 @@ std::uint64_t PartLog::SizeOf(const LogRecord& record) {
 }
 
 void PartLog::Append(const LogRecord& record, bool durable) {
+  if (const std::size_t bytes = std::max(record.name.size(), record.text.size()); bytes > kMostText) {
+    Fail("a note of {} bytes is longer than the {} that a record of {} can hold: the change was not made",
+         bytes, kMostText, path_.string());
+  }
   if (const std::uint64_t needed = end_ + SizeOf(record); needed > length_) Grow(needed, durable);
   Write(record);
   if (durable && ::fdatasync(fd_) != 0) {
@@ -201,8 +203,6 @@ void PartLog::Append(const LogRecord& record, bool durable) {
 }
 
 void PartLog::Write(const LogRecord& record) {
-  constexpr std::size_t kMostText = UINT32_MAX;
-  TRIREME_CHECK(record.name.size() <= kMostText && record.text.size() <= kMostText);
   static constexpr std::byte kZeros[kAlignment] = {};
   Header header = HeaderOf(record, part_);
   const auto piece = [](const void* data, std::size_t size) { return iovec{const_cast<void*>(data), size}; };

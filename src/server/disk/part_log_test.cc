@@ -1,5 +1,7 @@
 #include "trireme/server/disk/part_log.h"
 
+#include <sys/mman.h>
+
 #include "trireme/server/disk/part_test_util.h"
 
 namespace trireme {
@@ -56,6 +58,32 @@ class PartLogTest : public PartFolderTest {
   using Numbered = std::vector<std::uint64_t>;
   const std::filesystem::path path_ = root_ / "log";
 };
+
+// The text is never looked at: memory that takes no room stands for it.
+TEST_F(PartLogTest, ATextThatIsTooLongIsRefusedAndTakesNoRoom) {
+  const std::size_t bytes = (std::size_t{1} << 32) + 1;
+  void* const zeros = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(zeros, MAP_FAILED);
+  const auto length = std::filesystem::file_size(path_);
+  PartLog log(path_, kPart, kBegin);
+  Append(log, 1);
+  try {
+    log.Append({.kind = LogRecord::Kind::kNote,
+                .number = 2,
+                .gradient = {},
+                .name = "note",
+                .text = {static_cast<const char*>(zeros), bytes}},
+               false);
+    ADD_FAILURE() << "took it";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a note of 4294967297 bytes"), std::string::npos)
+        << error.what();
+  }
+  ::munmap(zeros, bytes);
+  EXPECT_EQ(std::filesystem::file_size(path_), length);
+  Append(log, 2);
+  EXPECT_EQ(Numbers(), (Numbered{1, 2}));
+}
 
 TEST_F(PartLogTest, RoundTrip) {
   PartLog log(path_, kPart, kBegin);

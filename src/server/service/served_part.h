@@ -36,6 +36,8 @@ class ServedPart {
   Clock::duration lease() const { return Seconds(terms_.lease_s); }
   Clock::duration patience() const { return Seconds(terms_.round_s); }
   bool finished() const;  // the run has ended
+  // Bytes of a message to a worker, or from one.
+  std::size_t most_bytes() const { return transport_.limits().message; }
 
   // Reads the floats of a push and its groups, and checks it all. Statistics behind the gradient may be
   // anything. Throws Error.

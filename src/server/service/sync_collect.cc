@@ -35,6 +35,17 @@ void SyncRounds::CompleteCollect() {
   const int leader = served_.members().leader();
   const int root = collect_.contains(leader) ? leader : collect_.begin()->first;
   const Header request = collect_.at(root).request;
+  // What is gathered goes to the leader in one message, and before that into a note.
+  std::size_t gathered = 0;
+  for (const auto& [rank, input] : collect_) gathered += input.bytes.size();
+  const auto workers = static_cast<int>(collect_.size());
+  if (request.operation == static_cast<std::uint32_t>(Collective::kGather) &&
+      gathered > MostGathered(workers, served_.most_bytes()) * collect_.size()) {
+    return RefuseCollect(fmt::format(
+        "{} workers have brought {} bytes for their leader, and a server passes on {} at a time: use "
+        "--store allreduce, or let them have less to bring",
+        workers, gathered, served_.most_bytes()));
+  }
   Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
   NoteCollected(next_, result);
   begun_ = true;
@@ -46,6 +57,12 @@ void SyncRounds::CompleteCollect() {
   if (!(request.flags & kBoundary)) return;
   served_.Note(kBoundaryNote, last_.bytes);
   AdmitNewcomers(last_.bytes, kBoundary);
+}
+
+void SyncRounds::RefuseCollect(const std::string& why) {
+  for (const auto& [rank, input] : std::exchange(collect_, {})) {
+    if (const Member* const member = served_.members().WithRank(rank)) served_.Close(*member, why);
+  }
 }
 
 void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {

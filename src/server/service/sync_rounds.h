@@ -77,6 +77,7 @@ class SyncRounds final : public Turns {
   void AnswerRound(Member& member, const Header& request);
   void RefuseRound();
   void CompleteCollect();
+  void RefuseCollect(const std::string& why);
   void NoteCollected(std::uint64_t number, const Collected& result);
   void BeginAnew();
   void AnswerCollect(const Member& member, const Header& request);
