@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/algo/on_policy.h"
 #include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 
@@ -78,9 +79,16 @@ TEST(A2c, RateOfTheValueFollowsTheSchedule) {
   EXPECT_EQ(run.Iterate(1, 10, 11).params, run.initial());
 }
 
+TEST(A2c, RolloutsAreTheMemoryOfExperience) {
+  const EnvSpec& env = FindEnv("CartPole-v1").spec;
+  EXPECT_EQ(SettingsWith("a2c", {"envs=16", "horizon=5"})->ExperienceBytes(env),
+            16 * 6 * OnPolicyShard::BytesPerSample(env));
+}
+
 TEST(A2c, ActsWithoutExploring) {
   ExpectGreedyActions("a2c", "Acrobot-v1", {"hidden=[16]"});
   ExpectGreedyActions("a2c", "Acrobot-v1", {"hidden=[16]", "shared_tower=true"});
+  ExpectGreedyActions("a2c", "Acrobot-v1", {"hidden=[512]"});  // whose passes are shorter than what is asked
 }
 
 TEST(A2c, DivergenceIsAnErrorThatSaysWhatToDo) {
@@ -106,7 +114,7 @@ TEST(A2cSettings, RefusesValuesOutOfRange) {
                            "value_coef=-1", "entropy_coef=-0.1", "learning_rate=0", "learning_rate=nan",
                            "value_learning_rate=-1", "final_fraction=2", "target_tau=1.5", "target_tau=-0.1",
                            "max_grad_norm=-1", "hidden=[0]", "activation=sine", "optimizer=none"});
-  EXPECT_THROW(SettingsOf("a2c", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
+  EXPECT_THROW(SettingsWith("a2c", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
 }
 
 // ---- One round by hand ----

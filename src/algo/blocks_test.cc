@@ -127,6 +127,8 @@ TEST(OnPolicyStats, StandardisationAndExplainedVariance) {
   EXPECT_NEAR(square, 1, 1e-6);
   const std::vector<double> constant = {8, 16};  // four times 2
   EXPECT_TRUE(std::isfinite(Standardisation::Of(constant, 4).scale));
+  const std::vector<double> rounded = {4, 4 - 1e-15};  // a variance below 0
+  EXPECT_TRUE(std::isfinite(Standardisation::Of(rounded, 4).scale));
 
   std::vector<double> totals(kOnPolicyStats);
   EXPECT_TRUE(std::isnan(ExplainedVariance(totals, 4)));
@@ -134,6 +136,8 @@ TEST(OnPolicyStats, StandardisationAndExplainedVariance) {
   EXPECT_EQ(ExplainedVariance(totals, 4), 1.0);  // no errors
   for (const float value : values) AddMoments(value / 2, std::span(totals).subspan(kErrorMoments));
   EXPECT_NEAR(ExplainedVariance(totals, 4), 0.75, 1e-12);
+  totals[kReturnMoments] = 8, totals[kReturnMoments + 1] = 16;  // four times 2
+  EXPECT_TRUE(std::isnan(ExplainedVariance(totals, 4)));
 }
 
 TEST(Settings, WhatDoesNotSplitEvenlyIsRefusedByName) {

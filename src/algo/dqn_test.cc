@@ -284,6 +284,7 @@ TEST(Dqn, ActsGreedilyExceptWithProbabilityEpsilon) {
 TEST(Dqn, ActsWithoutExploring) {
   ExpectGreedyActions("dqn", "Acrobot-v1", Small());
   ExpectGreedyActions("dqn", "Acrobot-v1", Small({"dueling=true"}));
+  ExpectGreedyActions("dqn", "Acrobot-v1", {"hidden=[512]"});
 }
 
 struct ReplayCase {
@@ -527,7 +528,7 @@ TEST(DqnSettings, RefusesValuesOutOfRange) {
                            "max_grad_norm=-1",
                            "hidden=[0]",
                            "activation=sine"});
-  EXPECT_THROW(SettingsOf("dqn", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
+  EXPECT_THROW(SettingsWith("dqn", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/algo/on_policy.h"
+#include "trireme/algo/test_plain.h"
 #include "trireme/algo/test_run.h"
 
 namespace trireme {
@@ -35,6 +37,18 @@ INSTANTIATE_TEST_SUITE_P(Cases, PpoCases, testing::ValuesIn(kRunCases), NameOfCa
 TEST_P(PpoCases, BitIdenticalForAnyNumberOfWorkers) { ExpectSameBitsForAnyNumberOfWorkers(GetParam()); }
 TEST_P(PpoCases, ContinuesBitForBitWithAnotherNumberOfWorkers) {
   ExpectContinuationWithAnotherNumberOfWorkers(GetParam());
+}
+
+TEST(Ppo, RolloutsAndTheOrderOfSamplesAreTheMemoryOfExperience) {
+  const EnvSpec& env = FindEnv("CartPole-v1").spec;
+  EXPECT_EQ(SettingsWith("ppo", {"envs=16", "horizon=5", "epochs=3"})->ExperienceBytes(env),
+            16 * 6 * (OnPolicyShard::BytesPerSample(env) + 3 * sizeof(int)));
+}
+
+TEST(Ppo, ActsWithoutExploring) {
+  ExpectGreedyActions("ppo", "Acrobot-v1", {"hidden=[16]"});
+  ExpectGreedyActions("ppo", "Acrobot-v1", {"hidden=[16]", "shared_tower=true"});
+  ExpectGreedyActions("ppo", "Acrobot-v1", {"hidden=[512]"});
 }
 
 TEST(Ppo, RowsHoldWhatTheRegistryPromises) {
@@ -99,7 +113,7 @@ TEST(PpoSettings, RefusesValuesOutOfRange) {
   ExpectOutOfRange("ppo", {"envs=0", "envs=-8", "horizon=0", "epochs=0", "minibatches=0", "gamma=1.1",
                            "gae_lambda=-0.1", "clip=0", "learning_rate=0", "learning_rate=nan", "hidden=[0]",
                            "max_grad_norm=-1", "activation=sine", "final_fraction=2"});
-  EXPECT_THROW(SettingsOf("ppo", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
+  EXPECT_THROW(SettingsWith("ppo", {"hidden=[]"})->MakeNetwork(FindEnv("CartPole-v1").spec), Error);
 }
 
 TEST(AlgorithmRegistry, FindsByNameAndSuggests) {

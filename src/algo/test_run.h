@@ -29,8 +29,8 @@ namespace trireme {
 
 using Assignments = std::vector<std::string>;
 
-inline std::unique_ptr<AlgorithmSettings> SettingsOf(const std::string& algo,
-                                                     const Assignments& assignments) {
+inline std::unique_ptr<AlgorithmSettings> SettingsWith(const std::string& algo,
+                                                       const Assignments& assignments) {
   auto settings = FindAlgorithm(algo).make_settings();
   ConfigFields fields;
   fields.Add(*settings);
@@ -41,7 +41,7 @@ inline std::unique_ptr<AlgorithmSettings> SettingsOf(const std::string& algo,
 // Message of the Error that validating these settings throws; empty when it throws none.
 inline std::string Refusal(const std::string& algo, const Assignments& assignments, int shards = 8) {
   try {
-    SettingsOf(algo, assignments)->Validate(FindEnv("CartPole-v1").spec, shards);
+    SettingsWith(algo, assignments)->Validate(FindEnv("CartPole-v1").spec, shards);
   } catch (const Error& error) {
     return error.what();
   }
@@ -63,7 +63,7 @@ class AlgorithmRun {
   AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments,
                Computed computed = Computed::kInPlace)
       : env_(FindEnv(env)),
-        settings_(SettingsOf(algo, assignments)),
+        settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
         fused_(network_),
         copying_(fused_),
@@ -305,7 +305,7 @@ inline void ExpectDivergenceIsAnError(const std::string& algo, const Assignments
 }
 
 inline void ExpectOutOfRange(const std::string& algo, const std::vector<const char*>& assignments) {
-  for (const char* bad : assignments) EXPECT_THROW(SettingsOf(algo, {bad}), Error) << bad;
+  for (const char* bad : assignments) EXPECT_THROW(SettingsWith(algo, {bad}), Error) << bad;
 }
 
 }  // namespace trireme

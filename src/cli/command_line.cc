@@ -24,8 +24,7 @@ void CommandLine::RequireCommand() { app_->require_subcommand(1); }
 bool CommandLine::Given(const std::string& command) const { return app_->got_subcommand(command); }
 
 void CommandLine::Option(const std::string& name, std::string& value, const std::string& help) {
-  CLI::Option* option = app_->add_option(name, value, help);
-  if (!value.empty()) option->capture_default_str();
+  app_->add_option(name, value, help)->capture_default_str();
 }
 
 void CommandLine::Option(const std::string& name, std::optional<std::string>& value,
