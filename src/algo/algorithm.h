@@ -34,6 +34,7 @@ struct WorkerContext {
   std::uint64_t seed = 0;  // of shards that begin with this worker; loaded ones bring their own
   int shards = 1;          // whose gradients make one step, over all workers that move in step
   int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1 of the whole run
+  // 0: it is only to act as it has learned: no environments are made, and nobody calls Iterate or SaveShards.
   int own_shards = 1;
 };
 

@@ -30,7 +30,7 @@ struct Evaluator::Episodes {
 };
 
 std::optional<Evaluation> Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own,
-                                         const EvaluationStop& stop) const {
+                                         const EvaluationStop& stop) {
   Episodes all(plan_.episodes, plan_.groups, endless());
   const auto stops = [&] { return stop.leads && stop.requested() ? 1.0 : 0.0; };
   bool complete = true;
@@ -68,8 +68,7 @@ std::optional<Evaluation> Evaluator::Run(Algorithm& algorithm, Communicator& com
   return result;
 }
 
-bool Evaluator::RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop,
-                         Episodes& all) const {
+bool Evaluator::RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop, Episodes& all) {
   const auto first_of = [&](int g) {
     return static_cast<int>(std::int64_t{plan_.episodes} * g / plan_.groups);
   };
@@ -80,31 +79,42 @@ bool Evaluator::RunGroup(Algorithm& algorithm, int group, const std::function<bo
   return true;
 }
 
+// Episodes first, first + 1, ...
+void Evaluator::ResetBatch(int first) {
+  const auto id = static_cast<std::uint32_t>(first);
+  if (batch_) return batch_->Reset(plan_.seed, Purpose::kEvalReset, id);
+  const int largest = (plan_.episodes + plan_.groups - 1) / plan_.groups;
+  batch_ = MakeBatch(env_, std::min(largest, Algorithm::kMostActed), plan_.seed, Purpose::kEvalReset, id);
+}
+
 bool Evaluator::RunEpisodes(Algorithm& algorithm, int begin, int end, const std::function<bool()>& stop,
-                            Episodes& all) const {
+                            Episodes& all) {
   const int n = end - begin;
-  const std::unique_ptr<EnvBatch> batch =
-      MakeBatch(env_, n, plan_.seed, Purpose::kEvalReset, static_cast<std::uint32_t>(begin));
+  ResetBatch(begin);
+  const std::size_t action_size = env_.spec.action.size();
   std::vector<float> obs(static_cast<std::size_t>(n) * env_.spec.obs.size());
-  std::vector<float> actions(static_cast<std::size_t>(n) * env_.spec.action.size());
+  std::vector<float> actions(batch_->size() * action_size);
+  const std::span<float> counting = std::span(actions).first(n * action_size);
   std::vector<double> so_far(endless() ? n : 0);  // returns of episodes that may have no end
   std::ranges::fill(all.cut_off.subspan(endless() ? begin : 0, endless() ? n : 0), 0.0);
   std::vector<bool> done(n, false);
   for (int left = n, step = 1; left > 0; ++step) {
     if (stop()) return false;
-    ObsToFloat(env_.spec.obs, batch->obs().data(), static_cast<std::size_t>(n), obs.data());
-    algorithm.Act(obs, env_.spec.masks ? batch->masks().data() : nullptr, n, actions);
-    batch->Step(actions);
-    const std::span<const EpisodeEnd> finished = batch->finished();
-    if (!finished.empty()) CheckFinished(*batch, finished);
+    ObsToFloat(env_.spec.obs, batch_->obs().data(), static_cast<std::size_t>(n), obs.data());
+    algorithm.Act(obs, env_.spec.masks ? batch_->masks().data() : nullptr, n, counting);
+    for (std::size_t i = counting.size(); i < actions.size(); ++i) actions[i] = actions[i % action_size];
+    batch_->Step(actions);
+    const std::span<const EpisodeEnd> finished = batch_->finished();
+    if (!finished.empty()) CheckFinished(*batch_, finished);
     for (const EpisodeEnd& ended : finished) {
-      if (done[ended.env]) continue;  // copies go on with further episodes; only the first counts
+      // Copies go on with further episodes; only the first counts, and only those of this group.
+      if (ended.env >= n || done[ended.env]) continue;
       done[ended.env] = true;
       all.returns[begin + ended.env] = ended.episode_return;
       --left;
     }
     if (!endless()) continue;
-    for (int i = 0; i < n; ++i) so_far[i] += batch->rewards()[i];
+    for (int i = 0; i < n; ++i) so_far[i] += batch_->rewards()[i];
     for (int i = 0; step == plan_.max_steps && i < n; ++i) {
       if (done[i]) continue;
       all.returns[begin + i] = so_far[i];

@@ -4,6 +4,8 @@
 // Episode e of an evaluation is the same for every run of the same seed, whoever runs it. Episodes are
 // grouped by shard, each worker runs the groups of its own shards, and the returns are exchanged: all workers
 // get the same result, whatever their number.
+//
+// Thread safety: none; each worker has its own. Environments are made for the first evaluation and kept.
 #pragma once
 
 #include <cstdint>
@@ -52,19 +54,22 @@ class Evaluator {
   // Blocks on the other workers; all must call it. The worker's groups are [first, first + own). Nothing when it was
   // stopped.
   std::optional<Evaluation> Run(Algorithm& algorithm, Communicator& comm, int first, int own,
-                                const EvaluationStop& stop = {}) const;
+                                const EvaluationStop& stop = {});
 
  private:
   struct Episodes;  // of all groups
 
   // Both return whether they came to the end.
-  bool RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop, Episodes& all) const;
+  bool RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop, Episodes& all);
   bool RunEpisodes(Algorithm& algorithm, int begin, int end, const std::function<bool()>& stop,
-                   Episodes& all) const;
+                   Episodes& all);
+  void ResetBatch(int first);
   bool endless() const { return env_.spec.max_episode_steps == 0; }
 
   const EnvEntry& env_;
   EvaluationPlan plan_;
+  // As many copies as the largest group has episodes that are acted for at a time. Smaller groups use the first ones.
+  std::unique_ptr<EnvBatch> batch_;
 };
 
 }  // namespace trireme

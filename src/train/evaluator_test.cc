@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,6 @@ using Results = std::vector<std::optional<Evaluation>>;
 // What each of `workers` threads gets, where `stop` says what stops it.
 Results EvaluateAll(const EnvEntry& env, const EvaluationPlan& plan, int workers,
                     const std::function<EvaluationStop(int rank)>& stop, bool leader_has_none = false) {
-  const Evaluator evaluator(env, plan);
   ThreadGroup group(workers);
   Results results(workers);
   std::vector<std::thread> threads;
@@ -65,6 +65,7 @@ Results EvaluateAll(const EnvEntry& env, const EvaluationPlan& plan, int workers
     threads.emplace_back([&, rank] {
       ThreadCommunicator comm(group, rank);
       FixedPolicy policy;
+      Evaluator evaluator(env, plan);
       const int own = plan.groups / workers;
       const EvaluationStop stops = stop(rank);
       const int first = stops.leads && leader_has_none ? 0 : rank * own;
@@ -271,6 +272,32 @@ TEST_F(StoppedEvaluation, WhoeverMayNotLeaveFinishesIt) {
   });
   ExpectSame(results[1], results[0]);
   ExpectSame(results[0], Evaluate(CartPole(), plan_, 1));
+}
+
+// Environments may be costly to make: one batch serves all groups of all evaluations, with the same bits.
+TEST(Evaluator, MakesItsEnvironmentsOnce) {
+  std::vector<int> made;
+  EnvEntry counted = CartPole();
+  counted.make = [&](int size) {
+    made.push_back(size);
+    return CartPole().make(size);
+  };
+  FixedPolicy policy;
+  ThreadGroup group(1);
+  ThreadCommunicator comm(group, 0);
+  for (const auto& [episodes, groups, size] :
+       {std::tuple{21, 8, 3}, {5, 8, 1}, {300, 1, Algorithm::kMostActed}}) {
+    made.clear();
+    Evaluator evaluator(counted, {.seed = 5, .episodes = episodes, .groups = groups});
+    EXPECT_TRUE(made.empty()) << "before they are needed";
+    const auto first = evaluator.Run(policy, comm, 0, groups),
+               second = evaluator.Run(policy, comm, 0, groups);
+    ExpectSame(first, second);
+    EXPECT_EQ(made, std::vector<int>{size});
+    double mean = 0;
+    for (int e = 0; e < episodes; ++e) mean += ReturnOfEpisode(5, Purpose::kEvalReset, e) / episodes;
+    EXPECT_NEAR(first->mean, mean, 1e-9);
+  }
 }
 
 TEST(Evaluator, TheSeedChoosesTheEpisodes) {

@@ -214,14 +214,14 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
                                                    .seed = run.seed,
                                                    .shards = run.shards,
                                                    .first_shard = 0,
-                                                   .own_shards = run.shards});
+                                                   .own_shards = 0});
   if (best) {
     algorithm->LoadCommon(*best);
     progress.steps = progress.best.steps;
   } else {
     LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
   }
-  const Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
+  Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
   const std::optional<Evaluation> evaluation = evaluator.Run(*algorithm, comm, 0, run.shards);
   TRIREME_CHECK(evaluation.has_value());  // nobody stops it
   progress.eval_mean = evaluation->mean;
