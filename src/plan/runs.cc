@@ -68,9 +68,9 @@ Rate MedianOf(const std::vector<Rate>& rates) {
   Rate median = rates.empty() ? Rate() : rates.back();
   for (double Rate::*const figure :
        {&Rate::wall_s, &Rate::cpu_s, &Rate::servers_cpu_s, &Rate::staleness_mean}) {
-    std::vector<double> values;
-    for (const Rate& rate : rates) values.push_back(rate.*figure);
-    median.*figure = Median(values);
+    std::vector<double> values(rates.size());
+    std::ranges::transform(rates, values.begin(), figure);
+    median.*figure = Median(std::move(values));
   }
   return median;
 }
