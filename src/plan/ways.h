@@ -30,7 +30,7 @@ inline constexpr PlanWay kServerSyncWay{
     .name = "server-sync",
     .round = "in step through servers",
     .not_predicted =
-        "no simulation came within 15 % of real runs; `trireme bench speedup --store server`"
+        "no simulation was shown to be within 15 % of real runs; `trireme bench speedup --store server`"
         " measures it"};
 inline constexpr PlanWay kAsyncWay{.name = "async",
                                    .round = "servers apply each push at once",
