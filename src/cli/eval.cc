@@ -50,7 +50,7 @@ int RunEval(const EvalFlags& flags) {
     fmt::print("{}\n", ResultJson(facts));
   } else {
     fmt::print("{} on {}, {} policy, after {} steps: {:.2f} +- {:.2f} over {} episodes\n", facts.algo,
-               facts.env, facts.which, facts.steps, facts.eval_return_mean, facts.eval_return_std,
+               facts.task(), facts.which, facts.steps, facts.eval_return_mean, facts.eval_return_std,
                facts.eval_episodes);
     if (facts.eval_cut_off > 0) {
       fmt::print("{}\n",

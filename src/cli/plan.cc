@@ -98,7 +98,7 @@ void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeS
                    const std::atomic<bool>& stop, ConstantTable& table, std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     const RunConfig run = make_settings(kAllReduceWay, 1)->run;
-    table.ReadFrom(flags.constants, run.env, run.algo);
+    table.ReadFrom(flags.constants, run.env_identity(), run.algo);
     std::string missing;
     for (const PlanWay* const way : kPlanWays) {
       const bool known = table.values.Knows(*way) || !way->not_predicted.empty();

@@ -109,7 +109,7 @@ void PrintWorkers(const RunFacts& facts) {
 void PrintReport(const TrainResult& result, const RunFolder& folder) {
   const RunFacts& facts = result.facts;
   fmt::print("{} on {}: {} steps in {} ({} steps/s, {} of processor time, {} workers, seed {})\n", facts.algo,
-             facts.env, FormatCount(static_cast<double>(facts.steps)), FormatDuration(facts.wall_s),
+             facts.task(), FormatCount(static_cast<double>(facts.steps)), FormatDuration(facts.wall_s),
              FormatCount(facts.steps_per_s), FormatDuration(facts.cpu_s), facts.workers, facts.seed);
   if (facts.eval_episodes > 0) {
     fmt::print("evaluation: {:.1f} +- {:.1f} over {} episodes on seeds never trained on\n",

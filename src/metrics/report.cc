@@ -95,7 +95,7 @@ std::string Tile(std::string_view value, std::string_view caption) {
 
 std::string FactsTable(const RunFacts& facts) {
   std::vector<std::pair<std::string, std::string>> rows = {
-      {"Environment", facts.env},
+      {"Environment", facts.task()},
       {"Algorithm", facts.algo},
       {"Parameter store", facts.store},
       {"Workers", std::to_string(facts.workers)},
@@ -166,7 +166,7 @@ std::string LinkText(const LinkFacts& link) {
 
 LinePlot LearningCurve(const RunReport& report) {
   LinePlot plot;
-  plot.title = fmt::format("{} with {}", report.facts.env, report.facts.algo);
+  plot.title = fmt::format("{} with {}", report.facts.task(), report.facts.algo);
   plot.x_label = "environment steps";
   plot.y_label = "episode return";
   PlotSeries evaluation = report.evaluation;
@@ -184,7 +184,7 @@ LinePlot LearningCurve(const RunReport& report) {
 
 std::string ReportHtml(const RunReport& report) {
   const RunFacts& facts = report.facts;
-  const std::string name = EscapeMarkup(fmt::format("{} with {}", facts.env, facts.algo));
+  const std::string name = EscapeMarkup(fmt::format("{} with {}", facts.task(), facts.algo));
   std::string html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

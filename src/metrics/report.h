@@ -35,6 +35,7 @@ struct LinkFacts {
 // The result of a run, the same figures as the last line of --json. NaN: not measured.
 struct RunFacts {
   std::string env;
+  std::string env_options = {};  // those that are not the defaults: "max_steps=200"
   std::string algo;
   std::string store;
   int workers = 1;
@@ -68,6 +69,9 @@ struct RunFacts {
   std::vector<std::uint64_t> staleness = {};
   double staleness_mean = 0;
   std::uint64_t staleness_most = 0;
+
+  // The environment with its options, for people.
+  std::string task() const { return env_options.empty() ? env : env + ' ' + env_options; }
 };
 
 struct RunReport {

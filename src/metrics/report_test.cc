@@ -91,7 +91,8 @@ TEST(Report, TargetMissedOrNotAskedFor) {
 TEST(Report, EverythingIsEscaped) {
   const std::string evil = "<b onload=\"x\">&'";
   RunReport report = Sample();
-  report.facts.env = report.facts.algo = report.facts.store = report.facts.params_sha256 = evil;
+  report.facts.env = report.facts.env_options = report.facts.algo = report.facts.store =
+      report.facts.params_sha256 = evil;
   report.config = "</pre>" + evil;
   report.details[0].title = report.details[0].x_label = report.details[0].y_label = evil;
   const std::string html = ReportHtml(report);

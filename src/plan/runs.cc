@@ -235,7 +235,7 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
                ConstantTable& table, std::vector<std::string>& notes) {
   const auto settings = make_settings(kAllReduceWay, 1);
   PlanConstants& constants = table.values;
-  constants.env = settings->run.env;
+  constants.env = settings->run.env_identity();
   constants.algo = settings->run.algo;
   MeasureRounds(*settings, seconds / 2, stop, constants);
   constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));

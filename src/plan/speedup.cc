@@ -95,7 +95,7 @@ SpeedupRow MakeRow(const SpeedupQuestion& question, const Runs& runs, const Spee
 }
 
 std::string Describe(const RunConfig& run) {
-  return fmt::format("{} on {}, store {}", run.algo, run.env, run.store);
+  return fmt::format("{} on {}, store {}", run.algo, run.env_identity(), run.store);
 }
 
 std::string Describe(const Straggler& slow) {
@@ -166,6 +166,7 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
       question.repeats == 1 ? "one run each" : fmt::format("medians of {} runs", question.repeats),
       target ? "seeds from" : "seed", run.seed);
   report.facts = {{"env", run.env},
+                  {"env_options", run.env_options},
                   {"algo", run.algo},
                   {"store", run.store},
                   {"asynchronous", run.asynchronous()},

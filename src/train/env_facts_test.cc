@@ -78,6 +78,13 @@ TEST_F(EnvFactsTest, OptionsAreSettingsOfTheRun) {
   const RunFolder folder = Folder(*settings);
   const TrainResult result = Train(*settings, folder, {.json = true});
   EXPECT_LE(result.facts.eval_return_mean, 50);
+  EXPECT_EQ(result.facts.env, "CartPole-v1");
+  EXPECT_EQ(result.facts.env_options, "max_steps=50");
+  EXPECT_NE(ResultJson(result.facts).find(R"("env":"CartPole-v1","env_options":"max_steps=50",)"),
+            std::string::npos);
+  EXPECT_NE(ReadFile(folder.path() / "report.html").find("CartPole-v1 max_steps=50"), std::string::npos);
+  const auto plain = Settings("CartPole-v1", "ppo", "allreduce", {"env_max_steps=500"});
+  EXPECT_EQ(plain->run.env_options, "") << "a default that is said";
 
   const auto saved = ReadRunSettings(folder);
   saved->Resolve();

@@ -64,6 +64,7 @@ std::string ResultJson(const RunFacts& facts) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
   };
   nlohmann::ordered_json json = {{"env", facts.env},
+                                 {"env_options", facts.env_options},
                                  {"algo", facts.algo},
                                  {"store", facts.store},
                                  {"workers", facts.workers},

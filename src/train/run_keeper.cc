@@ -12,11 +12,11 @@ namespace {
 // What a person reads first.
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
-  return fmt::format("{} on {}: {} {} {} store {}, {} parameters, {} of memory for experience", run.algo,
-                     run.env, run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
-                     run.in_step() ? "in step," : "asynchronous,", run.store,
-                     FormatCount(static_cast<double>(network.param_count())),
-                     FormatBytes(settings.ExperienceBytes()));
+  return fmt::format(
+      "{} on {}: {} {} {} store {}, {} parameters, {} of memory for experience", run.algo, run.env_identity(),
+      run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
+      run.in_step() ? "in step," : "asynchronous,", run.store,
+      FormatCount(static_cast<double>(network.param_count())), FormatBytes(settings.ExperienceBytes()));
 }
 
 }  // namespace

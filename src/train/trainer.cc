@@ -38,6 +38,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   const RunConfig& run = settings.run;
   RunFacts facts;
   facts.env = run.env;
+  facts.env_options = run.env_options;
   facts.algo = run.algo;
   facts.store = run.store;
   facts.workers = run.total_workers();

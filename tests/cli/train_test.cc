@@ -37,6 +37,8 @@ bool TagsBalance(const std::string& text) {
 TEST_F(TrainTest, OptionsOfTheEnvironmentAreSavedWithTheRun) {
   const Json result = FinishedRun("run", {"--set", "env_max_steps=30"});
   EXPECT_LE(result["eval_return_mean"], 30);
+  EXPECT_EQ(result["env"], "CartPole-v1");
+  EXPECT_EQ(result["env_options"], "max_steps=30");
   EXPECT_NE(ReadText(Path("run") + "/config.toml").find("env_max_steps = 30"), std::string::npos);
   const Json evaluated = ResultOf(RunTrireme({"eval", Path("run"), "--which", "last", "--json"}));
   EXPECT_NEAR(evaluated["eval_return_mean"].get<double>(), result["eval_return_mean"].get<double>(), 1e-6);
@@ -44,7 +46,7 @@ TEST_F(TrainTest, OptionsOfTheEnvironmentAreSavedWithTheRun) {
       RunTrireme({"train", "--resume", Path("run"), "--steps", "9999", "--set", "env_max_steps=40"}),
       {"CartPole-v1 max_steps=30, not CartPole-v1 max_steps=40"});
   ExpectRefused(RunTrireme(SmallRun("other") + Args{"--set", "env_max_step=30"}), {"'env_max_steps'"});
-  ExpectRefused(RunTrireme(SmallRun("other") + Args{"--set", "env_max_steps=0"}), {"a whole number from 1"});
+  ExpectRefused(RunTrireme(SmallRun("other") + Args{"--set", "env_max_steps=-1"}), {"a whole number from 0"});
 }
 
 TEST_F(TrainTest, JsonResultHoldsTheWholeContract) {
@@ -52,6 +54,7 @@ TEST_F(TrainTest, JsonResultHoldsTheWholeContract) {
   const Json result = ResultOf(outcome);
   EXPECT_EQ(outcome.err, "");
   for (const char* key : {"env",
+                          "env_options",
                           "algo",
                           "store",
                           "workers",
