@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "run_util.h"
+#include "trireme/train/checkpoint.h"
 
 namespace trireme::testing {
 namespace {
@@ -99,7 +100,9 @@ TEST_P(InterruptTest, SignalWritesACheckpointAndSaysHowToContinue) {
   const Json partial = ResultOf(outcome, 128 + GetParam());
   EXPECT_LT(partial["steps"], whole["steps"]);
   ASSERT_EQ(Checkpoints(Path("cut")).size(), 1u);
-  EXPECT_EQ(MetricLines("cut"), partial["steps"].get<std::size_t>() / 512);
+  // The line of an iteration whose evaluation was stopped comes when that is made up for.
+  const bool pending = ReadNewestCheckpoint(Path("cut"))->Has("progress/eval_pending");
+  EXPECT_EQ(MetricLines("cut"), partial["steps"].get<std::size_t>() / 512 - pending);
   ExpectSameRun(Resume("cut"), "cut", whole, "whole");
 }
 
