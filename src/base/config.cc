@@ -324,8 +324,8 @@ void ConfigFields::operator()(std::string_view name, std::optional<double>& valu
 
 void ConfigFields::operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc) {
   const auto get = [&value] {
-    std::vector<std::string> elements;
-    for (const std::string& element : value) elements.push_back(Quoted(element));
+    std::vector<std::string> elements(value.size());
+    std::ranges::transform(value, elements.begin(), Quoted);
     return fmt::format("[{}]", Join(elements));
   };
   AddField({std::string(name), std::string(doc), "text list", "", "", get,

@@ -39,8 +39,8 @@ Registry& TheRegistry() {
     Fail("there is no environment '{}': no source claims '{}'; there are{}", name, name.substr(0, colon + 1),
          prefixes.empty() ? " none" : prefixes);
   }
-  std::vector<std::string> names;
-  for (const EnvEntry& entry : table) names.push_back(entry.spec.name);
+  std::vector<std::string> names(table.size());
+  std::ranges::transform(table, names.begin(), [](const EnvEntry& entry) { return entry.spec.name; });
   Fail("there is no environment '{}'.{} `trireme envs` lists them", name, SuggestNearest(name, names));
 }
 
