@@ -152,18 +152,19 @@ TEST_F(PartTest, SnapshotsAreMadeOnlyWhenTheLogIsLong) {
   // A snapshot is a new file every time.
   const auto written = [&] { return fs::last_write_time(Snapshot()); };
   const auto first = written();
-  course_.Run(*part, 40);
+  course_.Run(*part, 39);  // the next one makes the log too long, and a snapshot is begun beside it
   EXPECT_EQ(written(), first);
   int snapshots = 0;
   auto last = first;
-  for (std::uint64_t version = 41; version <= 400; ++version) {
+  for (std::uint64_t version = 40; version <= 400; ++version) {
     course_.Run(*part, version);
     snapshots += written() != last;
     last = written();
   }
   EXPECT_GE(snapshots, 1);
   EXPECT_LE(snapshots, 10);
-  EXPECT_LE(fs::file_size(Log(0)) + fs::file_size(Log(1)), 6 * 40 * kRecord);
+  // Four times as much as wanted while a snapshot takes long, in files that grow to their double.
+  EXPECT_LE(fs::file_size(Log(0)) + fs::file_size(Log(1)), 9 * 40 * kRecord);
 }
 
 TEST_F(PartTest, NoneIsRecoveredWhereNoneWas) {
