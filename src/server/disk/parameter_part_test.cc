@@ -1,5 +1,7 @@
 #include "trireme/server/disk/parameter_part.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -149,8 +151,12 @@ TEST_F(PartTest, EverythingIsRecovered) {
 TEST_F(PartTest, SnapshotsAreMadeOnlyWhenTheLogIsLong) {
   const PartStorage storage = Storage(40 * kRecord);
   const auto part = Made(0, storage);
-  // A snapshot is a new file every time.
-  const auto written = [&] { return fs::last_write_time(Snapshot()); };
+  // A snapshot is a new file every time, made while the one before is there.
+  const auto written = [&] {
+    struct stat file {};
+    EXPECT_EQ(::stat(Snapshot().c_str(), &file), 0);
+    return file.st_ino;
+  };
   const auto first = written();
   course_.Run(*part, 39);  // the next one makes the log too long, and a snapshot is begun beside it
   EXPECT_EQ(written(), first);
