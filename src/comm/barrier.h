@@ -4,8 +4,8 @@
 // whoever else wants the processor (the missing thread, perhaps), and then sleep. Where there are more
 // threads than processors they give way at once.
 //
-// Threads that wait for each other all the time look to the system like one that needs a processor, and may be
-// left on the same one for good, each spinning while the other cannot run. A thread that finds itself where
+// Where others want processors, too, threads that wait for each other may come to lie on the same one, each
+// spinning while the other cannot run. A thread that finds itself where
 // the one it waits for is gives way at once, and moves elsewhere: less and less often if it is brought back,
 // because then others want the processors, too.
 #pragma once
