@@ -80,7 +80,7 @@ TEST_P(Towers, ValuesComeFromTheValueOutput) {
   const std::vector<float> obs = RandomObs(10, 5);
   const std::size_t last = model.network.spec().towers.size() - 1;
   const int outputs = model.network.spec().towers[last].outputs;
-  const std::unique_ptr<Tape> tape = model.executor.MakeTape(10);
+  const std::unique_ptr<Tape> tape = model.executor->MakeTape(10);
   tape->SetParams(model.params);
   const std::span<const float> found = tape->Forward(last, obs.data(), 10);
   std::vector<float> expected;

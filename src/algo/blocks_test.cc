@@ -10,7 +10,7 @@
 #include "trireme/algo/settings.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 
 namespace trireme {
 namespace {
@@ -30,7 +30,7 @@ class BlocksTest : public testing::Test {
   std::vector<float> Initial() const { return std::vector<float>(network_.param_count(), 1.0f); }
   WorkerContext context() {
     return {.env = env_,
-            .executor = executor_,
+            .executor = *executor_,
             .store = *store_,
             .seed = 7,
             .shards = 4,
@@ -41,7 +41,7 @@ class BlocksTest : public testing::Test {
   const EnvEntry env_ = FindEnv("CartPole-v1");
   const Network network_{
       {.towers = {{.name = "t", .inputs = 4, .hidden = {3}, .outputs = 2}}, .free_vectors = {}}};
-  const FusedExecutor executor_{network_};
+  const std::unique_ptr<Executor> executor_ = MakeExecutor(network_);
   ThreadGroup group_{1};
   ThreadCommunicator comm_{group_, 0};
   std::unique_ptr<ParameterStore> store_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/algo/actor_critic.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 
 namespace trireme {
 
@@ -17,9 +17,9 @@ struct TestModel {
       : env(spec),
         network(MakeActorCriticNetwork(
             {.layers = {.hidden = {16, 8}}, .shared_tower = shared, .policy_gain = 2.0}, env)),
-        executor(network),
-        actor_critic(executor, env),
-        tape(executor.MakeTape(kCapacity)),
+        executor(MakeExecutor(network)),
+        actor_critic(*executor, env),
+        tape(executor->MakeTape(kCapacity)),
         params(network.param_count()) {
     network.Initialise(4, params);
     tape->SetParams(params);
@@ -43,7 +43,7 @@ struct TestModel {
 
   EnvSpec env;
   Network network;
-  FusedExecutor executor;
+  std::unique_ptr<Executor> executor;
   ActorCritic actor_critic;
   std::unique_ptr<Tape> tape;
   std::vector<float> params;

@@ -20,7 +20,7 @@
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
 #include "trireme/nn/copying_executor.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 #include "trireme/nn/plain_tower.h"
 #include "trireme/store/schedule.h"
 #include "trireme/store/shared_store.h"
@@ -65,8 +65,8 @@ class AlgorithmRun {
       : env_(FindEnv(env)),
         settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
-        fused_(network_),
-        copying_(fused_),
+        in_place_(MakeExecutor(network_)),
+        copying_(*in_place_),
         computed_(computed),
         initial_(network_.param_count()) {
     network_.Initialise(kSeed, initial_);
@@ -195,8 +195,7 @@ class AlgorithmRun {
   }
 
   std::unique_ptr<Algorithm> Make(ParameterStore& store, int shards, int first_shard, int own_shards) const {
-    const Executor& executor =
-        computed_ == Computed::kInPlace ? static_cast<const Executor&>(fused_) : copying_;
+    const Executor& executor = computed_ == Computed::kInPlace ? *in_place_ : copying_;
     return settings_->Make({.env = env_,
                             .executor = executor,
                             .store = store,
@@ -218,7 +217,7 @@ class AlgorithmRun {
   EnvEntry env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   Network network_;
-  FusedExecutor fused_;
+  std::unique_ptr<const Executor> in_place_;
   CopyingExecutor copying_;
   Computed computed_;
   std::vector<float> initial_;

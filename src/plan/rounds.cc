@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +24,10 @@ class LoneWorker final : ParameterStore {
  public:
   LoneWorker(const RunSettings& settings, const Network& network, int parts)
       : parts_(parts),
-        executor_(network),
+        executor_(MakeExecutor(network)),
         store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network))),
         algorithm_(settings.algorithm->Make({.env = settings.env(),
-                                             .executor = executor_,
+                                             .executor = *executor_,
                                              .store = *this,
                                              .seed = settings.run.seed,
                                              .shards = settings.run.shards,
@@ -115,7 +115,7 @@ class LoneWorker final : ParameterStore {
   const int parts_;
   std::size_t position_ = 0;
   double since_s_ = CpuSeconds(), since_push_s_ = 0;  // the latter is what was computed until the former
-  FusedExecutor executor_;
+  std::unique_ptr<Executor> executor_;
   ThreadGroup group_{1};
   ThreadCommunicator comm_{group_, 0};
   std::unique_ptr<ParameterStore> store_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/comm/thread_communicator.h"
+#include "trireme/nn/make_executor.h"
 #include "trireme/store/parameter_store.h"
 #include "trireme/train/worker_loop.h"
 
@@ -56,6 +57,12 @@ class WorkerLinks {
   bool leads() const { return leader() == rank(); }
   // Whether a worker of another process leads, one that need not know what happens to this process.
   virtual bool led_elsewhere() const = 0;
+
+  // What computes `network` for this worker: alone, unless it computes one together with others of the run. Both
+  // outlive the executor.
+  virtual std::unique_ptr<Executor> MakeExecutor(const Network& network) {
+    return trireme::MakeExecutor(network);
+  }
 
   // How `worker`, whose links these are, runs. Both outlive the loop.
   virtual std::unique_ptr<WorkerLoop> MakeLoop(Worker& worker) = 0;

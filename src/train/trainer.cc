@@ -11,7 +11,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/best_policy.h"
 #include "trireme/train/checkpoint.h"
@@ -208,9 +208,9 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   ThreadGroup alone(1);
   ThreadCommunicator comm(alone, 0);
   const auto store = MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
-  const FusedExecutor executor(network);
+  const std::unique_ptr<Executor> executor = MakeExecutor(network);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
-                                                   .executor = executor,
+                                                   .executor = *executor,
                                                    .store = *store,
                                                    .seed = run.seed,
                                                    .shards = run.shards,

@@ -14,7 +14,6 @@
 
 #include "trireme/algo/algorithm.h"
 #include "trireme/metrics/metric_row.h"
-#include "trireme/nn/fused_executor.h"
 #include "trireme/train/boundary.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/ledger.h"
@@ -106,11 +105,11 @@ class Worker {
   const RunSettings& settings_;
   const RunConfig& run_;
   const Network& network_;
-  FusedExecutor executor_;
   const RunFolder* folder_;
   const TrainOptions& options_;
   const Topology& topology_;
   std::unique_ptr<WorkerLinks> links_;
+  std::unique_ptr<Executor> executor_;
   Ledger ledger_;
   std::unique_ptr<Algorithm> algorithm_;
   int rank_ = -1;  // that the algorithm's shards are of

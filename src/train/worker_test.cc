@@ -2,33 +2,48 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/scratch_folder.h"
+#include "trireme/nn/copying_executor.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/in_step_loop.h"
 
 namespace trireme {
 namespace {
 
-// Threads in step, of which each can hand in so many bytes of state.
-class NarrowLinks final : public InStepLinks {
+using ExecutorMaker = std::function<std::unique_ptr<Executor>(const Network&)>;
+
+// What is special about links.
+struct Special {
+  std::size_t most_state = std::numeric_limits<std::size_t>::max();
+  ExecutorMaker make_executor = trireme::MakeExecutor;
+};
+
+// Threads in step.
+class SpecialLinks final : public InStepLinks {
  public:
-  NarrowLinks(const RunContext& context, ThreadGroup& group, int thread, std::size_t most_state)
+  SpecialLinks(const RunContext& context, ThreadGroup& group, int thread, Special special)
       : InStepLinks(group, thread),
         store_(MakeAllReduceStore(threads(), context.settings.algorithm->optimizer(), context.initial)),
-        most_state_(most_state) {}
+        special_(std::move(special)) {}
 
   Communicator& comm() override { return threads(); }
   ParameterStore& store() override { return *store_; }
   std::vector<ProcessLink> links() override { return {}; }
   Entry Join(std::int64_t) override { return {}; }
-  std::size_t most_state() const override { return most_state_; }
+  std::size_t most_state() const override { return special_.most_state; }
+  std::unique_ptr<Executor> MakeExecutor(const Network& network) override {
+    return special_.make_executor(network);
+  }
   int rank() const override { return thread(); }
   int leader() const override { return 0; }
   bool led_elsewhere() const override { return false; }
@@ -42,27 +57,27 @@ class NarrowLinks final : public InStepLinks {
 
  private:
   std::unique_ptr<ParameterStore> store_;
-  std::size_t most_state_;
+  Special special_;
 };
 
-class NarrowTopology final : public Topology {
+class SpecialTopology final : public Topology {
  public:
-  NarrowTopology(const RunContext& context, std::size_t most_state)
-      : Topology(context.settings.run.workers), context_(context), most_state_(most_state) {}
+  SpecialTopology(const RunContext& context, Special special)
+      : Topology(context.settings.run.workers), context_(context), special_(std::move(special)) {}
   std::unique_ptr<WorkerLinks> Connect(int thread) override {
-    return std::make_unique<NarrowLinks>(context_, threads_, thread, most_state_);
+    return std::make_unique<SpecialLinks>(context_, threads_, thread, special_);
   }
 
  private:
   void EndWaits() override {}
 
   const RunContext context_;
-  const std::size_t most_state_;
+  const Special special_;
 };
 
 // Two workers until the end of their run. Returns what was said.
 std::vector<std::string> TrainTwo(const RunFolder& folder, const RunSettings& settings,
-                                  std::size_t most_state) {
+                                  const Special& special) {
   std::mutex mutex;
   std::vector<std::string> said;
   TrainOptions options{.json = true};
@@ -74,7 +89,7 @@ std::vector<std::string> TrainTwo(const RunFolder& folder, const RunSettings& se
   std::vector<float> initial(network.param_count());
   network.Initialise(settings.run.seed, initial);
   const RunContext context{settings, network, options, &folder, initial};
-  NarrowTopology topology(context, most_state);
+  SpecialTopology topology(context, special);
   const auto body = [&](int thread) { Worker(context, topology, thread, std::nullopt).Run(); };
   std::thread other(body, 1);
   body(0);
@@ -82,21 +97,35 @@ std::vector<std::string> TrainTwo(const RunFolder& folder, const RunSettings& se
   return said;
 }
 
-TEST(Worker, AStateThatIsTooLargeIsLeftOutOfTheCheckpoint) {
-  RunSettings settings("CartPole-v1", "a2c");
-  for (const char* a : {"workers=2", "envs=16", "horizon=8", "rounds=4", "steps=1024", "eval_every=0",
-                        "eval_episodes=2", "hidden=[16]", "checkpoint_every_s=0"}) {
-    settings.fields.ApplyAssignment(a, "test");
+class WorkerTest : public testing::Test {
+ protected:
+  WorkerTest() {
+    for (const char* a : {"workers=2", "envs=16", "horizon=8", "rounds=4", "steps=1024", "eval_every=0",
+                          "eval_episodes=2", "hidden=[16]", "checkpoint_every_s=0"}) {
+      settings_.fields.ApplyAssignment(a, "test");
+    }
+    settings_.Resolve();
   }
-  settings.Resolve();
-  for (const bool narrow : {false, true}) {
-    SCOPED_TRACE(narrow);
+
+  struct Left {
+    std::vector<std::string> said;
+    StateReader checkpoint;
+  };
+  Left TrainWith(const Special& special) {
     const ScratchFolder root;
     const RunFolder folder =
-        RunFolder::Create((root.path() / "run").string(), "run", settings.fields.ToToml());
-    const std::vector<std::string> said =
-        TrainTwo(folder, settings, narrow ? 100 : std::numeric_limits<std::size_t>::max());
-    const StateReader checkpoint = *ReadNewestCheckpoint(folder.path());
+        RunFolder::Create((root.path() / "run").string(), "run", settings_.fields.ToToml());
+    std::vector<std::string> said = TrainTwo(folder, settings_, special);
+    return {std::move(said), *ReadNewestCheckpoint(folder.path())};
+  }
+
+  RunSettings settings_{"CartPole-v1", "a2c"};
+};
+
+TEST_F(WorkerTest, AStateThatIsTooLargeIsLeftOutOfTheCheckpoint) {
+  for (const bool narrow : {false, true}) {
+    SCOPED_TRACE(narrow);
+    const auto [said, checkpoint] = TrainWith(narrow ? Special{.most_state = 100} : Special{});
     EXPECT_EQ(checkpoint.Has("run/partial"), narrow);
     EXPECT_EQ(checkpoint.Has("shard/0/seed"), !narrow);
     EXPECT_TRUE(checkpoint.Has("params"));
@@ -106,6 +135,36 @@ TEST(Worker, AStateThatIsTooLargeIsLeftOutOfTheCheckpoint) {
       EXPECT_NE(said[0].find("no experience"), std::string::npos) << said[0];
     }
   }
+}
+
+// Computes on copies, as a device would, and counts its tapes.
+class CountedExecutor final : public Executor {
+ public:
+  CountedExecutor(const Network& network, std::atomic<int>& tapes)
+      : inner_(trireme::MakeExecutor(network)), copying_(*inner_), tapes_(tapes) {}
+  const Network& network() const override { return copying_.network(); }
+  int pass_size() const override { return copying_.pass_size(); }
+  std::unique_ptr<Tape> MakeTape(int capacity) const override {
+    ++tapes_;
+    return copying_.MakeTape(capacity);
+  }
+
+ private:
+  std::unique_ptr<Executor> inner_;
+  CopyingExecutor copying_;
+  std::atomic<int>& tapes_;
+};
+
+TEST_F(WorkerTest, TheLinksSayWhatComputesTheNetwork) {
+  std::atomic<int> made = 0, tapes = 0;
+  const auto counted = [&](const Network& network) {
+    ++made;
+    return std::make_unique<CountedExecutor>(network, tapes);
+  };
+  const StateReader found = TrainWith({.make_executor = counted}).checkpoint;
+  EXPECT_EQ(made, 2);  // workers
+  EXPECT_GE(tapes, 2);
+  EXPECT_EQ(found.GetText("params"), TrainWith({}).checkpoint.GetText("params"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "trireme/base/scratch_folder.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 
 namespace trireme::fuzz {
 namespace {
@@ -43,7 +43,7 @@ class Learner {
     fields.Add(*settings_);
     for (const std::string& assignment : kind.assignments) fields.ApplyAssignment(assignment, "fuzz");
     network_ = std::make_unique<Network>(settings_->MakeNetwork(env_.spec));
-    executor_ = std::make_unique<FusedExecutor>(*network_);
+    executor_ = MakeExecutor(*network_);
     std::vector<float> params(network_->param_count());
     network_->Initialise(1, params);
     store_ = MakeAllReduceStore(comm_, settings_->optimizer(), params);
@@ -75,7 +75,7 @@ class Learner {
   EnvEntry env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   std::unique_ptr<Network> network_;
-  std::unique_ptr<FusedExecutor> executor_;
+  std::unique_ptr<Executor> executor_;
   ThreadGroup group_{1};
   ThreadCommunicator comm_{group_, 0};
   std::unique_ptr<ParameterStore> store_;

@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/rng.h"
-#include "trireme/nn/fused_executor.h"
+#include "trireme/nn/make_executor.h"
 
 namespace trireme {
 namespace {
@@ -151,8 +152,8 @@ TEST_P(NnTorchTest, ForwardAndBackwardAgree) {
   const torch::Tensor torch_x = ToTensor(x.data(), {n, inputs}).requires_grad_();
   const std::vector<torch::Tensor> torch_out = torch_network.Forward(torch_x);
   torch::Tensor loss = torch::zeros({}), dx = torch::zeros({n, inputs});
-  const FusedExecutor executor(network);
-  const std::unique_ptr<Tape> tape = executor.MakeTape(n);
+  const std::unique_ptr<Executor> executor = MakeExecutor(network);
+  const std::unique_ptr<Tape> tape = executor->MakeTape(n);
   tape->SetParams(params.span());
   for (std::size_t t = 0; t < spec.towers.size(); ++t) {
     const int outputs = spec.towers[t].outputs;
