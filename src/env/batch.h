@@ -11,6 +11,8 @@
 //   static void Observe(const State&, Vec* obs);                         // always_inline, elementwise
 //   static constexpr int kChoices;                          // these two only if choices can be forbidden:
 //   static void Allow(const State&, Mask* allowed);         // [kChoices], always_inline, elementwise
+//   static constexpr double kPicturesPerSecond;             // these two only if it can be drawn:
+//   static void Draw(const std::array<double, kStateSize>&, Picture&);   // pictures of one size
 //
 // The state of all copies is kept as structure of arrays, [kStateSize, padded size], and a step takes two
 // passes. The first (lanes.h) advances every copy, kLanes at a time, and turns their observations into rows; the
@@ -56,11 +58,19 @@ class SettableBatch : public EnvBatch {
   virtual void SetState(int i, std::span<const double> state) = 0;
 };
 
+// How copies of E are drawn; null: not at all.
 template <class E>
-class SoaBatch final : public SettableBatch, private EnvSnapshots {
+struct SoaDrawing {
+  void (*draw)(const std::array<double, E::kStateSize>& state, Picture& out) = nullptr;
+  double per_second = 0;
+};
+
+template <class E>
+class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPictures {
  public:
-  explicit SoaBatch(int size, EnvSpec spec = E::Spec())
+  explicit SoaBatch(int size, EnvSpec spec = E::Spec(), SoaDrawing<E> drawing = {})
       : spec_(std::move(spec)),
+        drawing_(drawing),
         limit_(spec_.max_episode_steps > 0 ? spec_.max_episode_steps
                                            : std::numeric_limits<double>::infinity()),
         size_(static_cast<std::size_t>(size)),
@@ -73,6 +83,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
         final_obs_(E::kObsSize * size_),
         masks_(kMaskSize * size_),
         final_masks_(kMaskSize * size_),
+        final_state_(drawing_.draw != nullptr ? E::kStateSize * size_ : 0),
         rewards_(padded_),
         terminated_(padded_),
         truncated_(padded_) {
@@ -129,6 +140,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
   std::span<const std::uint8_t> truncated() const override { return truncated_.span().first(size_); }
   std::span<const EpisodeEnd> finished() const override { return finished_; }
   EnvSnapshots* snapshots() override { return this; }
+  EnvPictures* pictures() override { return drawing_.draw != nullptr ? this : nullptr; }
 
  private:
   static constexpr std::size_t kBlock = batch_internal::kBlock;
@@ -168,6 +180,15 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
     in.Get<std::uint64_t>(scope + "/episode", episode_.span());
     ClearOutputs();
     for (std::size_t i = 0; i < size_; ++i) Store(i, LoadState(i));
+  }
+
+  double per_second() const override { return drawing_.per_second; }
+  void Draw(int env, Picture& out) override {
+    TRIREME_CHECK(env >= 0 && env < size());
+    const auto i = static_cast<std::size_t>(env);
+    Single s = LoadState(i);
+    if (terminated_[i] != 0 || truncated_[i] != 0) std::copy_n(FinalStateOf(i), E::kStateSize, s.begin());
+    drawing_.draw(s, out);
   }
 
   static std::string StateSection(const std::string& scope, std::size_t k) {
@@ -221,6 +242,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
                            .terminated = terminated_[i] != 0});
       std::copy_n(ObsOf(i), E::kObsSize, final_obs_.begin() + i * E::kObsSize);
       std::copy_n(MasksOf(i), kMaskSize, final_masks_.begin() + i * kMaskSize);
+      if (drawing_.draw != nullptr) std::ranges::copy(LoadState(i), FinalStateOf(i));
       ++episode_[i];
       StartEpisode(i);
     }
@@ -262,6 +284,8 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
   float* ObsOf(std::size_t i) { return obs_.data() + i * E::kObsSize; }
   std::uint8_t* MasksOf(std::size_t i) { return masks_.data() + i * kMaskSize; }
 
+  double* FinalStateOf(std::size_t i) { return final_state_.data() + i * E::kStateSize; }
+
   void ClearOutputs() {
     std::fill(final_obs_.begin(), final_obs_.end(), 0.0f);
     std::fill(final_masks_.begin(), final_masks_.end(), 0);
@@ -272,6 +296,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
   }
 
   EnvSpec spec_;
+  SoaDrawing<E> drawing_;
   double limit_;  // steps of an episode
   std::size_t size_;
   std::size_t padded_;  // size_ rounded up to whole blocks
@@ -284,6 +309,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots {
   AlignedBuffer<std::uint64_t> episode_;             // number of the current episode
   AlignedBuffer<float> obs_, final_obs_;             // [size_, kObsSize]
   AlignedBuffer<std::uint8_t> masks_, final_masks_;  // [size_, kMaskSize]
+  AlignedBuffer<double> final_state_;                // [size_, kStateSize] if drawn; meaningful where done
   AlignedBuffer<float> rewards_;
   AlignedBuffer<std::uint8_t> terminated_, truncated_;
   std::vector<EpisodeEnd> finished_;
@@ -310,10 +336,17 @@ template <class E>
 EnvEntry SoaEntry(int max_steps) {
   EnvSpec spec = E::Spec();
   spec.max_episode_steps = max_steps;
-  return {.spec = spec,
-          .facts = {.snapshots = true, .reproducible = true},
-          .make = [spec](int size) { return std::make_unique<SoaBatch<E>>(size, spec); },
-          .options = [max_steps] { return std::make_unique<SoaOptions<E>>(max_steps); }};
+  EnvEntry entry{.spec = spec,
+                 .facts = {.snapshots = true, .reproducible = true},
+                 .make = [spec](int size) { return std::make_unique<SoaBatch<E>>(size, spec); },
+                 .options = [max_steps] { return std::make_unique<SoaOptions<E>>(max_steps); }};
+  if constexpr (requires { E::kPicturesPerSecond; }) {
+    entry.make_drawn = [spec](int size) {
+      const SoaDrawing<E> drawing{.draw = &E::Draw, .per_second = E::kPicturesPerSecond};
+      return std::make_unique<SoaBatch<E>>(size, spec, drawing);
+    };
+  }
+  return entry;
 }
 
 }  // namespace trireme

@@ -15,12 +15,9 @@ bool SameActions(const ActionSpace& a, const ActionSpace& b) {
   return a.kind == b.kind && a.parts == b.parts && a.low == b.low && a.high == b.high;
 }
 
-}  // namespace
-
-std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
-                                    std::uint32_t first_id) {
+std::unique_ptr<EnvBatch> Checked(std::unique_ptr<EnvBatch> batch, const EnvEntry& env, int size,
+                                  std::uint64_t seed, Purpose purpose, std::uint32_t first_id) {
   const EnvSpec& spec = env.spec;
-  std::unique_ptr<EnvBatch> batch = env.make ? env.make(size) : nullptr;
   if (batch == nullptr) FailForLie(spec, "it makes no batch");
   batch->Reset(seed, purpose, first_id);
 
@@ -45,6 +42,24 @@ std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t
   if (env.facts.snapshots && batch->snapshots() == nullptr) {
     FailForLie(spec, "it can be saved, but its batches offer no snapshots");
   }
+  return batch;
+}
+
+}  // namespace
+
+std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
+                                    std::uint32_t first_id) {
+  return Checked(env.make ? env.make(size) : nullptr, env, size, seed, purpose, first_id);
+}
+
+std::unique_ptr<EnvBatch> MakeDrawnBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
+                                         std::uint32_t first_id) {
+  if (!env.make_drawn) Fail("{} has no pictures: nothing says how to draw it", env.spec.name);
+  auto batch = Checked(env.make_drawn(size), env, size, seed, purpose, first_id);
+  if (batch->pictures() == nullptr) FailForLie(env.spec, "its batches were to be drawn and have no pictures");
+  const double rate = batch->pictures()->per_second();
+  if (!(rate > 0 && rate <= 1000))
+    FailForLie(env.spec, fmt::format("it shows {} pictures in a second", rate));
   return batch;
 }
 

@@ -15,6 +15,10 @@ namespace trireme {
 std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
                                     std::uint32_t first_id);
 
+// The same with pictures. Throws Error also when the environment has none, or no rate of them.
+std::unique_ptr<EnvBatch> MakeDrawnBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
+                                         std::uint32_t first_id);
+
 // For what batch.finished() gave, if that was not empty. Throws Error unless each copy is named once, in ascending
 // order, and its flags tell the same.
 void CheckFinished(const EnvBatch& batch, std::span<const EpisodeEnd> finished);

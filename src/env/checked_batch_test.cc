@@ -118,6 +118,57 @@ TEST(CheckedBatch, RefusesMissingMasksSnapshotsAndBatches) {
   EXPECT_NE(Refusal(env).find("has 0 bytes of masks, not 6"), std::string::npos) << Refusal(env);
 }
 
+TEST(CheckedBatch, HasPicturesWhereTheyAreAskedFor) {
+  const auto refusal = [](const EnvEntry& env) -> std::string {
+    try {
+      MakeDrawnBatch(env, 3, 1, Purpose::kEnvReset, 0);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EnvEntry env = SoaEntry<Corridor>();
+  EXPECT_EQ(refusal(env), "");
+  env.make_drawn = env.make;
+  EXPECT_NE(refusal(env).find("TestCorridor-v0 is not what it says it is: its batches were to be drawn"),
+            std::string::npos);
+  env.make_drawn = [](int size) {
+    return std::make_unique<SoaBatch<Corridor>>(size, Corridor::Spec(),
+                                                SoaDrawing<Corridor>{&Corridor::Draw, 0});
+  };
+  EXPECT_NE(refusal(env).find("it shows 0 pictures in a second"), std::string::npos);
+  env.make_drawn = [](int) { return nullptr; };
+  EXPECT_NE(refusal(env).find("it makes no batch"), std::string::npos);
+  EXPECT_NE(refusal(SoaEntry<Dials>()).find("TestDials-v0 has no pictures"), std::string::npos);
+}
+
+TEST(CheckedBatch, IsDrawnAsTheLastStepLeftIt) {
+  const EnvEntry env = SoaEntry<Corridor>();
+  const auto batch = MakeDrawnBatch(env, 9, 1, Purpose::kEnvReset, 0);
+  const auto place = [&](int i) {
+    Picture picture;
+    batch->pictures()->Draw(i, picture);
+    for (int x = 0; x < 5; ++x) {
+      if (picture.At(x, 0) == Colour{255, 255, 255}) return x;
+    }
+    return -1;
+  };
+  const auto observed = [&](int i) { return static_cast<int>(2 * FloatObs(batch->obs())[2 * i] + 2); };
+  const std::vector<float> right(9, 1.0f);
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < 9; ++i) EXPECT_EQ(place(i), observed(i));
+    batch->Step(right);
+    if (!batch->finished().empty()) break;
+  }
+  ASSERT_FALSE(batch->finished().empty());
+  for (const EpisodeEnd& end : batch->finished()) {
+    EXPECT_EQ(place(end.env), 4);  // at the wall that it ran into
+    EXPECT_LT(observed(end.env), 4);
+  }
+  batch->Reset(2, Purpose::kEnvReset, 0);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(place(i), observed(i));
+}
+
 TEST(CheckedBatch, EndsOfEpisodesMustBeListedAsTheirFlagsSay) {
   const std::vector<std::uint8_t> terminated = {1, 0, 1}, truncated = {0, 1, 1};
   const auto batch = Claiming([&](Claims& c) {

@@ -273,6 +273,36 @@ inline void CheckSnapshots(const EnvEntry& env) {
   EXPECT_THROW(MakeReset(env, 11)->snapshots()->Load(saved, "elsewhere"), Error);
 }
 
+// Pictures are of one size, the same twice, and change nothing.
+inline void CheckPictures(const EnvEntry& env) {
+  EXPECT_EQ(env.make(2)->pictures(), nullptr);
+  if (!env.make_drawn) return;
+  const auto drawn = env.make_drawn(2), plain = MakeReset(env, 2);
+  drawn->Reset(1, Purpose::kEnvReset, 0);
+  EnvPictures* pictures = drawn->pictures();
+  ASSERT_NE(pictures, nullptr);
+  EXPECT_GT(pictures->per_second(), 0);
+  Picture first, picture, again;
+  pictures->Draw(0, first);
+  ASSERT_NO_THROW(CheckPicture(first, env.spec.name.c_str()));
+  for (int t = 0; t < LongRun(env); ++t) {
+    StepRandomly(*drawn, 0, t);
+    if (env.facts.reproducible) {
+      StepRandomly(*plain, 0, t);
+      ASSERT_EQ(SeenByAll(*drawn), SeenByAll(*plain)) << "step " << t;
+    }
+    if (t % 50 != 0 && drawn->finished().empty()) continue;
+    for (int i = 0; i < 2; ++i) {
+      pictures->Draw(i, picture);
+      ASSERT_NO_THROW(CheckPicture(picture, env.spec.name.c_str()));
+      ASSERT_EQ(picture.width, first.width);
+      ASSERT_EQ(picture.height, first.height);
+      pictures->Draw(i, again);
+      ASSERT_EQ(picture, again) << "step " << t;
+    }
+  }
+}
+
 // All of them.
 inline void CheckEnv(const EnvEntry& env) {
   SCOPED_TRACE(env.spec.name);
@@ -283,6 +313,7 @@ inline void CheckEnv(const EnvEntry& env) {
   CheckBatching(env);
   CheckStepsApart(env);
   CheckSnapshots(env);
+  CheckPictures(env);
 }
 
 }  // namespace trireme

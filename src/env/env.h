@@ -26,6 +26,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/base/state.h"
 #include "trireme/env/spec.h"
+#include "trireme/picture/picture.h"
 
 namespace trireme {
 
@@ -48,6 +49,19 @@ class EnvSnapshots {
 
  protected:
   ~EnvSnapshots() = default;
+};
+
+// What a batch looks like to people. Nothing that is drawn changes what is stepped.
+class EnvPictures {
+ public:
+  // How many pictures, one for each step, are shown in a second.
+  virtual double per_second() const = 0;
+  // Copy `env` as the last Reset or Step has left it; where that step ended its episode, at the end of that one, not
+  // at the start of the next. Pictures of a batch have one size. Throws Error.
+  virtual void Draw(int env, Picture& out) = 0;
+
+ protected:
+  ~EnvPictures() = default;
 };
 
 class EnvBatch {
@@ -89,6 +103,8 @@ class EnvBatch {
 
   // Null unless EnvFacts::snapshots; belongs to the batch.
   virtual EnvSnapshots* snapshots() = 0;
+  // Null unless the batch was made by EnvEntry::make_drawn; belongs to the batch.
+  virtual EnvPictures* pictures() { return nullptr; }
 };
 
 // What can be relied on.
@@ -107,6 +123,8 @@ struct EnvEntry {
   EnvSpec spec;
   EnvFacts facts = {};
   std::function<std::unique_ptr<EnvBatch>(int size)> make;
+  // Batches that have pictures() and are stepped like the others, if not as fast; null where there are none.
+  std::function<std::unique_ptr<EnvBatch>(int size)> make_drawn = nullptr;
   // Its options as they are here; null where it has none.
   std::function<std::unique_ptr<EnvOptions>()> options = nullptr;
 };

@@ -37,6 +37,7 @@ class ForwardingBatch : public EnvBatch {
   std::span<const std::uint8_t> truncated() const override { return inner_->truncated(); }
   std::span<const EpisodeEnd> finished() const override { return inner_->finished(); }
   EnvSnapshots* snapshots() override { return nullptr; }
+  EnvPictures* pictures() override { return inner_->pictures(); }
 
  protected:
   std::unique_ptr<EnvBatch> inner_;
@@ -163,6 +164,12 @@ struct Corridor {
     allowed[1] = s[0] < 4.0;
     allowed[2] = s[0] > -1.0;
     allowed[3] = s[0] < -1.0;
+  }
+  // Five pixels, the one where it is white.
+  static constexpr double kPicturesPerSecond = 10;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out) {
+    out.Fill(5, 1, {});
+    std::fill_n(out.rgb.begin() + 3 * static_cast<int>(s[0]), 3, 255);
   }
 };
 
