@@ -150,10 +150,8 @@ void A2c::Round(const UpdateRule& update) {
   const std::span<const float> params = context_.store.Pull();
   if (has_target_) MoveTarget(params);
   tape_->SetParams(params);
-  for (OnPolicyShard& shard : shards_) {
-    model_.Collect(shard.rollout, *tape_);
-    EstimateReturns(shard, params);
-  }
+  CollectAll(shards_, nullptr, model_.Sampler(*tape_),
+             [&](OnPolicyShard& shard) { EstimateReturns(shard, params); });
   if (config_.normalise_advantages) NormaliseAdvantages();
   steps_.Step(shards_, update,
               [&](const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {

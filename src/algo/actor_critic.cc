@@ -147,9 +147,8 @@ void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<fl
            [&](int i, float value) { final_values[truncated[i]] = value; });
 }
 
-void ActorCritic::Sample(const float* obs, const std::uint8_t* masks, int n, std::uint64_t seed,
-                         std::uint32_t first_env, std::uint64_t step, Tape& tape, float* actions,
-                         float* log_probs) const {
+void ActorCritic::Sample(const ActionRequest& request, Tape& tape) const {
+  const auto& [seed, step, first_env, n, obs, masks, actions, log_probs] = request;
   const auto [outputs, stride] = Policy(obs, n, tape);
   const StepDraws draws{seed, first_env, step};
   if (head_ == Head::kCategorical) {
@@ -178,14 +177,6 @@ void ActorCritic::Sample(const float* obs, const std::uint8_t* masks, int n, std
     }
     log_probs[b] = log_prob;
   }
-}
-
-void ActorCritic::Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser,
-                          std::span<double> raw_sums) const {
-  rollout.Collect(normaliser, raw_sums, [&](const ActionRequest& request) {
-    Sample(request.obs, request.masks, request.n, rollout.shard().seed, request.first_env, request.step, tape,
-           request.actions, request.extra);
-  });
 }
 
 void ActorCritic::Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape,

@@ -97,13 +97,12 @@ class ActorCritic {
     return {std::vector<float>(capacity * (policy_size_ + (shared_ ? 1 : 0))), std::vector<float>(capacity)};
   }
 
-  // Draws an action for each of n environments, numbered first_env, ..., at step `step` of the run, and its
-  // log-probability. masks: those that belong to obs, or null where everything is always allowed.
-  void Sample(const float* obs, const std::uint8_t* masks, int n, std::uint64_t seed, std::uint32_t first_env,
-              std::uint64_t step, Tape& tape, float* actions, float* log_probs) const;
-  // Lets the environments of a rollout act by it. For `normaliser` and `raw_sums` see Rollout::Collect.
-  void Collect(Rollout& rollout, Tape& tape, const Normaliser* normaliser = nullptr,
-               std::span<double> raw_sums = {}) const;
+  // Draws actions, and their log-probabilities as `extra`.
+  void Sample(const ActionRequest& request, Tape& tape) const;
+  // The policy of a rollout that does so. Both outlive it.
+  auto Sampler(Tape& tape) const {
+    return [this, &tape](const ActionRequest& request) { Sample(request, tape); };
+  }
   // The most probable action.
   void Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape, float* actions) const;
 

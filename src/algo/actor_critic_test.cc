@@ -47,8 +47,14 @@ Draws SampleOnce(TestModel& model, const std::vector<float>& obs, int n, std::ui
                  std::uint32_t first_env, std::uint64_t step) {
   Draws draws{std::vector<float>(static_cast<std::size_t>(n) * model.env.action.size()),
               std::vector<float>(n)};
-  model.actor_critic.Sample(obs.data(), nullptr, n, seed, first_env, step, *model.tape, draws.actions.data(),
-                            draws.log_probs.data());
+  model.actor_critic.Sample({.seed = seed,
+                             .step = step,
+                             .first_env = first_env,
+                             .n = n,
+                             .obs = obs.data(),
+                             .actions = draws.actions.data(),
+                             .extra = draws.log_probs.data()},
+                            *model.tape);
   return draws;
 }
 

@@ -1,5 +1,5 @@
-// Small pieces that algorithms are put together from: making the shards of a worker, summing over the shards
-// of all workers, and stepping along a gradient.
+// Small pieces that algorithms are put together from: making the shards of a worker, collecting with them, summing
+// over the shards of all workers, and stepping along a gradient.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,27 @@ std::vector<Shard> MakeShards(const WorkerContext& context, int envs, const Args
 inline std::unique_ptr<Tape> MakeWorkerTape(const WorkerContext& context, int envs) {
   return context.executor.MakeTape(
       std::max({context.executor.pass_size(), envs / context.shards, Algorithm::kMostActed}));
+}
+
+// Collects with all shards and hands each to then(shard). policy: see Rollout::Collect. One shard after the other, while
+// what it has collected is in the cache; where environments step elsewhere, with all of them together.
+template <class Shard, class Policy, class Then>
+void CollectAll(std::vector<Shard>& shards, const Normaliser* normaliser, Policy&& policy, Then&& then) {
+  if (!shards[0].rollout.steps_elsewhere()) {
+    for (Shard& shard : shards) {
+      shard.rollout.Collect(normaliser, policy);
+      then(shard);
+    }
+    return;
+  }
+  std::vector<Rollout*> rollouts;
+  for (Shard& shard : shards) rollouts.push_back(&shard.rollout);
+  Rollout::CollectTogether(rollouts, normaliser, policy);
+  for (Shard& shard : shards) then(shard);
+}
+template <class Shard, class Policy>
+void CollectAll(std::vector<Shard>& shards, const Normaliser* normaliser, Policy&& policy) {
+  CollectAll(shards, normaliser, policy, [](Shard&) {});
 }
 
 template <class Shard>

@@ -137,7 +137,7 @@ class Dqn final : public Algorithm {
 
  private:
   void Collect(float epsilon);
-  void ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& request);
+  void ChooseActions(float epsilon, const ActionRequest& request);
   bool EnoughToLearn(std::uint64_t steps) const;
   void Learn(const UpdateRule& update, double beta);
   void AddGradient(std::span<float> gradient, std::span<float> stats);
@@ -200,23 +200,20 @@ void Dqn::Iterate(double progress, MetricRow& row) {
 
 void Dqn::Collect(float epsilon) {
   tape_->SetParams(context_.store.params());
-  for (OffPolicyShard& shard : shards_) {
-    shard.rollout.Collect(nullptr, {}, [&](const ActionRequest& request) {
-      ChooseActions(shard.rollout.shard().seed, epsilon, request);
-    });
-    shard.Remember();
-  }
+  CollectAll(
+      shards_, nullptr, [&](const ActionRequest& request) { ChooseActions(epsilon, request); },
+      [](OffPolicyShard& shard) { shard.Remember(); });
   collected_ += config_.collect.steps();
 }
 
 // Environment b draws from block 0 of stream (kAction, its number, step): whether to explore, and which
 // action. The network is asked only if somebody follows it.
-void Dqn::ChooseActions(std::uint64_t seed, float epsilon, const ActionRequest& request) {
+void Dqn::ChooseActions(float epsilon, const ActionRequest& request) {
   const int n = request.n;
   const std::uint8_t* masks = request.masks;
   const auto draw = [&](int b) {
     const std::uint32_t env = request.first_env + static_cast<std::uint32_t>(b);
-    return Philox(seed, StreamCounter(Purpose::kAction, env, request.step, 0));
+    return Philox(request.seed, StreamCounter(Purpose::kAction, env, request.step, 0));
   };
   const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
   int explorers = 0;

@@ -43,7 +43,7 @@ class Shards : public testing::TestWithParam<bool> {
     const ReplayConfig config{.replay = 200, .prioritised = GetParam()};
     OffPolicyShard shard(FindEnv("CartPole-v1"), {.index = index, .envs = 2, .seed = seed}, kHorizon, config,
                          0.9, kShards);
-    shard.rollout.Collect(nullptr, {}, [](const ActionRequest& request) {
+    shard.rollout.Collect(nullptr, [](const ActionRequest& request) {
       for (int b = 0; b < request.n; ++b) {
         request.actions[b] = static_cast<float>((request.step + request.first_env + b) % 2);
       }
@@ -94,7 +94,7 @@ TEST_P(Shards, BatchesHoldTheTransitionsOfTheirSlots) {
 TEST(PrioritisedShard, WeightsAreThoseOfBeta) {
   const ReplayConfig config{.replay = 100, .prioritised = true, .priority_alpha = 1};
   OffPolicyShard shard(FindEnv("CartPole-v1"), {.index = 0, .envs = 1, .seed = 1}, 50, config, 0.9, 1);
-  shard.rollout.Collect(nullptr, {}, [](const ActionRequest& request) { *request.actions = 0; });
+  shard.rollout.Collect(nullptr, [](const ActionRequest& request) { *request.actions = 0; });
   shard.Remember();
   std::vector<std::uint32_t> slots(50);
   std::vector<float> errors(50);

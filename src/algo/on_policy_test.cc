@@ -18,7 +18,7 @@ TEST(OnPolicyBatch, GathersWhatBelongsToItsSamples) {
     const int obs_size = env.spec.obs.size(), choices = env.spec.action.choices();
     std::vector<float> obs, actions, log_probs;
     std::vector<std::uint8_t> masks;
-    shard.rollout.Collect(nullptr, {}, [&](const ActionRequest& request) {
+    shard.rollout.Collect(nullptr, [&](const ActionRequest& request) {
       for (int b = 0; b < request.n; ++b) {
         const std::uint8_t* mask = request.masks == nullptr ? nullptr : request.masks + b * choices;
         request.actions[b] = mask == nullptr || mask[0] != 0 ? 0.0f : 1.0f;

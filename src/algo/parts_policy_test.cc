@@ -39,8 +39,9 @@ TEST(PartsPolicy, DrawsByItsProbabilitiesAndNothingThatIsForbidden) {
       std::vector<double> counts(static_cast<std::size_t>(n) * choices);
       std::vector<float> actions(n * parts.size()), log_probs(n);
       for (int step = 0; step < kDraws; ++step) {
-        model.actor_critic.Sample(obs.data(), given, n, 7, 0, static_cast<std::uint64_t>(step), *model.tape,
-                                  actions.data(), log_probs.data());
+        model.actor_critic.Sample(
+            {7, static_cast<std::uint64_t>(step), 0, n, obs.data(), given, actions.data(), log_probs.data()},
+            *model.tape);
         for (int b = 0; b < n; ++b) {
           double expected = 0;
           int first = b * choices;
@@ -90,8 +91,9 @@ TEST(PartsPolicy, AnOpenMaskDrawsTheSame) {
   const std::vector<std::uint8_t> open(4, 1);
   for (std::uint64_t step = 0; step < 200; ++step) {
     float action = -1, log_prob = 0, other = -2, other_log_prob = 0;
-    plain.actor_critic.Sample(obs.data(), nullptr, 1, 7, 3, step, *plain.tape, &action, &log_prob);
-    masked.actor_critic.Sample(obs.data(), open.data(), 1, 7, 3, step, *masked.tape, &other, &other_log_prob);
+    plain.actor_critic.Sample({7, step, 3, 1, obs.data(), nullptr, &action, &log_prob}, *plain.tape);
+    masked.actor_critic.Sample({7, step, 3, 1, obs.data(), open.data(), &other, &other_log_prob},
+                               *masked.tape);
     ASSERT_EQ(action, other);
     ASSERT_NEAR(log_prob, other_log_prob, 1e-6);
   }

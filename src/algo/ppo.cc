@@ -174,13 +174,11 @@ void Ppo::Iterate(double progress, MetricRow& row) {
 // Observations are scaled by what was known before this iteration.
 void Ppo::Collect() {
   tape_->SetParams(context_.store.params());
-  if (!config_.normalise_obs) {
-    for (Shard& shard : shards_) model_.Collect(shard.rollout, *tape_);
-    return;
-  }
+  CollectAll(shards_, config_.normalise_obs ? &obs_normaliser_ : nullptr, model_.Sampler(*tape_));
+  if (!config_.normalise_obs) return;
   obs_normaliser_.Merge(
-      SumOverShards(shards_, context_.store, obs_sums_, [&](Shard& shard, std::span<double> sums) {
-        model_.Collect(shard.rollout, *tape_, &obs_normaliser_, sums);
+      SumOverShards(shards_, context_.store, obs_sums_, [](const Shard& shard, std::span<double> sums) {
+        std::ranges::copy(shard.rollout.raw_sums(), sums.begin());
       }));
 }
 

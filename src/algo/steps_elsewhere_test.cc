@@ -1,6 +1,9 @@
-// Environments that step elsewhere, in two groups of which one is on its way while actions are chosen for the
-// other: algorithms compute what they compute with one group.
+// Environments that step elsewhere, where all shards of a worker are on their way while actions are chosen for one:
+// algorithms compute what they compute with one shard after the other.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
 
 #include "trireme/algo/test_run.h"
 #include "trireme/env/test_env.h"
@@ -22,6 +25,12 @@ const RunCase kCases[] = {
      "dqn",
      "Corridor",
      {"envs=24", "rounds=16", "hidden=[16]", "learning_starts=64", "n_step=3"}},
+    {"PpoOneEach", "ppo", "CartPole", {"envs=8", "horizon=32", "hidden=[16]"}},
+    {"A2cTarget", "a2c", "CartPole", {"envs=8", "rounds=4", "hidden=[16]", "target_tau=0.5"}},
+    {"DqnOneEach",
+     "dqn",
+     "CartPole",
+     {"envs=8", "rounds=8", "horizon=2", "hidden=[16]", "batch=16", "learning_starts=64"}},
 };
 
 class StepsElsewhere : public testing::TestWithParam<RunCase> {
@@ -52,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, StepsElsewhere, testing::ValuesIn(kCases), NameO
 
 TEST_P(StepsElsewhere, ChangesNothing) {
   const AlgorithmRun::Outcome expected = Run(false).Iterate(1, 0, 3);
-  for (const int workers : {1, 2}) {
+  for (const int workers : {1, 2, 4}) {
     const AlgorithmRun::Outcome found = Run(true).Iterate(workers, 0, 3);
     EXPECT_EQ(found.params, expected.params);
     ExpectSameRows(found.rows, expected.rows);
@@ -64,6 +73,26 @@ TEST_P(StepsElsewhere, ContinuesBitForBit) {
   const std::string env = NameOf(c.env, true);
   c.env = env.c_str();
   ExpectContinuationWithAnotherNumberOfWorkers(c);
+}
+
+// Of all workers, since they move in step.
+TEST(StepsElsewhereTogether, AllShardsAreOnTheirWayAtOnce) {
+  for (const auto& [algo, more, steps] :
+       {std::tuple{"ppo", Assignments{"horizon=8", "minibatches=2"}, 8},
+        std::tuple{"a2c", Assignments{"horizon=2", "rounds=3"}, 6},
+        std::tuple{"dqn", Assignments{"horizon=1", "rounds=5", "learning_starts=0", "batch=16"}, 5}}) {
+    for (const int workers : {1, 2, 4}) {
+      for (const int envs : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{}, {} workers, {} environments in a shard", algo, workers, envs));
+        Meeting meeting(AlgorithmRun::kShards * std::min(envs, 2));
+        EnvEntry env = MeetingEntry("StepsElsewhereTest.Meeting-v0", meeting);
+        Assignments assignments{fmt::format("envs={}", AlgorithmRun::kShards * envs), "hidden=[16]"};
+        assignments.insert(assignments.end(), more.begin(), more.end());
+        AlgorithmRun(algo, env, assignments).Iterate(workers, 0, 2);
+        EXPECT_TRUE(meeting.Met(2 * steps));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -62,7 +62,10 @@ class AlgorithmRun {
 
   AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments,
                Computed computed = Computed::kInPlace)
-      : env_(FindEnv(env)),
+      : AlgorithmRun(algo, FindEnv(env), assignments, computed) {}
+  AlgorithmRun(const std::string& algo, const EnvEntry& env, const Assignments& assignments,
+               Computed computed = Computed::kInPlace)
+      : env_(env),
         settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
         in_place_(MakeExecutor(network_)),

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -106,23 +110,73 @@ class UnpredictableBatch final : public ForwardingBatch {
   }
 };
 
-// Steps in another thread, from StepBegin to StepEnd.
+// Steps in another thread, from StepBegin to StepEnd; before(n) is called there first, n = 0, 1, ...
 class ThreadedBatch final : public ForwardingBatch {
  public:
-  using ForwardingBatch::ForwardingBatch;
+  ThreadedBatch(std::unique_ptr<EnvBatch> inner, EnvSpec spec,
+                std::function<void(int step)> before = TakeSomeTime)
+      : ForwardingBatch(std::move(inner), std::move(spec)), before_(std::move(before)) {}
   ~ThreadedBatch() override {
     if (thread_.joinable()) thread_.join();
   }
   void StepBegin(std::span<const float> actions) override {
-    thread_ =
-        std::thread([this, own = std::vector<float>(actions.begin(), actions.end())] { inner_->Step(own); });
+    thread_ = std::thread([this, own = std::vector<float>(actions.begin(), actions.end())] {
+      before_(steps_++);
+      inner_->Step(own);
+    });
   }
   void StepEnd() override { thread_.join(); }
   EnvSnapshots* snapshots() override { return inner_->snapshots(); }
 
  private:
+  // Up to 127 microseconds, never twice the same.
+  static void TakeSomeTime(int) {
+    static std::atomic<std::uint32_t> calls{0};
+    std::this_thread::sleep_for(std::chrono::microseconds((calls++ * 2654435761u) >> 25));
+  }
+
+  std::function<void(int)> before_;
+  int steps_ = 0;
   std::thread thread_;
 };
+
+// Where batches that step elsewhere meet in every step: none has made its own before all have begun it.
+class Meeting {
+ public:
+  explicit Meeting(int batches) : batches_(batches) {}
+  // In step 0, 1, ... of one of them. When the others do not come for a long time, nobody waits any more.
+  void Wait(int step) {
+    std::unique_lock lock(mutex_);
+    ++begun_;
+    changed_.notify_all();
+    failed_ |= !changed_.wait_for(lock, std::chrono::minutes(1),
+                                  [&] { return failed_ || begun_ >= (step + 1) * batches_; });
+  }
+  // Whether all have met in so many steps, and in no more.
+  bool Met(int steps) {
+    const std::lock_guard lock(mutex_);
+    return !failed_ && begun_ == steps * batches_;
+  }
+
+ private:
+  const int batches_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int begun_ = 0;        // guarded by mutex_: steps of all batches
+  bool failed_ = false;  // guarded by mutex_
+};
+
+// CartPole that steps elsewhere; its batches meet there. The meeting outlives them.
+inline EnvEntry MeetingEntry(const std::string& name, Meeting& meeting) {
+  EnvSpec spec = FindEnv("CartPole-v1").spec;
+  spec.name = name;
+  return {.spec = spec,
+          .facts = {.snapshots = true, .reproducible = true, .steps_elsewhere = true},
+          .make = [spec, &meeting](int size) {
+            return std::make_unique<ThreadedBatch>(FindEnv("CartPole-v1").make(size), spec,
+                                                   [&meeting](int step) { meeting.Wait(step); });
+          }};
+}
 
 // A corridor of places 0 ... 4, entered in the middle. Choices: left, right, stay, and a fourth that ends the
 // episode with -10. Where a wall is, nothing leads into it, and the fourth choice is allowed nowhere: who

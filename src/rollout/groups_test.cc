@@ -1,14 +1,16 @@
-// Environments that step elsewhere: one group is on its way while actions are chosen for the other, and what is
-// collected is the same.
+// Environments that step elsewhere: all groups of a worker are on their way while actions are chosen for one, and what
+// is collected is the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
+#include <span>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/env/registry.h"
 #include "trireme/env/test_env.h"
 #include "trireme/rollout/rollout.h"
@@ -50,33 +52,34 @@ std::string Event(const char* what, int group, int step) {
 
 constexpr int kSteps = 4;
 
-// Steps in another thread, and is not done before the policy has been asked for the other group's next actions.
+// Is not done with a step before the policy has been asked for the other group's next actions.
 class PacedBatch final : public ForwardingBatch {
  public:
   PacedBatch(int group, std::unique_ptr<EnvBatch> inner, EventLog& log)
-      : ForwardingBatch(std::move(inner), FindEnv("CartPole-v1").spec), group_(group), log_(log) {}
-  ~PacedBatch() override {
-    if (thread_.joinable()) thread_.join();
-  }
+      : ForwardingBatch(std::make_unique<ThreadedBatch>(std::move(inner), FindEnv("CartPole-v1").spec,
+                                                        [this](int step) { AwaitOther(step); }),
+                        FindEnv("CartPole-v1").spec),
+        group_(group),
+        log_(log) {}
+  ~PacedBatch() override { inner_.reset(); }
   void StepBegin(std::span<const float> actions) override {
     log_.Add(Event("begin", group_, step_));
-    thread_ = std::thread([this, own = std::vector<float>(actions.begin(), actions.end())] {
-      const int next_of_other = group_ == 0 ? step_ : step_ + 1;
-      EXPECT_TRUE(next_of_other == kSteps || log_.WaitFor(Event("ask", 1 - group_, next_of_other)));
-      inner_->Step(own);
-    });
+    inner_->StepBegin(actions);
   }
   void StepEnd() override {
-    thread_.join();
-    log_.Add(Event("end", group_, step_));
-    ++step_;
+    inner_->StepEnd();
+    log_.Add(Event("end", group_, step_++));
   }
 
  private:
+  void AwaitOther(int step) {
+    const int next_of_other = group_ == 0 ? step : step + 1;
+    EXPECT_TRUE(next_of_other == kSteps || log_.WaitFor(Event("ask", 1 - group_, next_of_other)));
+  }
+
   int group_;
   int step_ = 0;
   EventLog& log_;
-  std::thread thread_;
 };
 
 TEST(RolloutGroups, ActionsAreChosenForOneWhileTheOtherSteps) {
@@ -90,7 +93,7 @@ TEST(RolloutGroups, ActionsAreChosenForOneWhileTheOtherSteps) {
   const ShardSpec shard{.index = 1, .envs = 5, .seed = 3};
   Rollout rollout(env, shard, kSteps);
   EXPECT_EQ(groups, 2);
-  rollout.Collect(nullptr, {}, [&](const ActionRequest& request) {
+  rollout.Collect(nullptr, [&](const ActionRequest& request) {
     const int group = request.first_env == shard.first_env() ? 0 : 1;
     EXPECT_EQ(request.first_env, shard.first_env() + (group == 0 ? 0 : 2));
     EXPECT_EQ(request.n, group == 0 ? 2 : 3);
@@ -115,18 +118,85 @@ EnvEntry Elsewhere(EnvEntry env) {
   return env;
 }
 
-void Collect(Rollout& rollout, const Normaliser* normaliser, std::span<double> sums) {
-  rollout.Collect(normaliser, sums, [&](const ActionRequest& request) {
+// Shards 1, 2, ... of one worker.
+std::vector<Rollout> Shards(const EnvEntry& env, int shards, int envs, int steps) {
+  std::vector<Rollout> rollouts;
+  for (int s = 0; s < shards; ++s) rollouts.emplace_back(env, ShardSpec{1 + s, envs, 9}, steps);
+  return rollouts;
+}
+
+void CollectTogether(std::span<Rollout> rollouts, const Normaliser* normaliser) {
+  std::vector<Rollout*> all;
+  for (Rollout& rollout : rollouts) all.push_back(&rollout);
+  const std::size_t obs_size = rollouts[0].layout().obs_size();
+  const int choices = rollouts[0].env_spec().action.choices();
+  Rollout::CollectTogether(all, normaliser, [&](const ActionRequest& request) {
     for (int b = 0; b < request.n; ++b) {
-      RandomStream random(5, Purpose::kTest, request.first_env + b, request.step);
-      const int choices = rollout.env_spec().action.choices();
+      RandomStream random(request.seed, Purpose::kTest, request.first_env + b, request.step);
       int choice = static_cast<int>(random.NextBelow(choices));
       while (request.masks != nullptr && request.masks[b * choices + choice] == 0)
         choice = (choice + 1) % choices;
       request.actions[b] = static_cast<float>(choice);
-      request.extra[b] = request.obs[static_cast<std::size_t>(b) * rollout.layout().obs_size()];
+      request.extra[b] = request.obs[static_cast<std::size_t>(b) * obs_size];
     }
   });
+}
+
+TEST(RolloutGroups, AllShardsOfAWorkerAreOnTheirWayAtOnce) {
+  for (const int envs : {1, 3}) {
+    Meeting meeting(4 * std::min(envs, 2));
+    std::vector<Rollout> shards = Shards(MeetingEntry("GroupsTest.Meeting-v0", meeting), 4, envs, 5);
+    for (int round = 1; round <= 3; ++round) {
+      CollectTogether(shards, nullptr);
+      EXPECT_TRUE(meeting.Met(5 * round));
+    }
+  }
+}
+
+// Its fourth step never comes to an end, or not to a good one.
+class FailingBatch final : public ForwardingBatch {
+ public:
+  FailingBatch(std::unique_ptr<EnvBatch> inner, bool fails, std::atomic<int>& under_way)
+      : ForwardingBatch(std::make_unique<ThreadedBatch>(std::move(inner), FindEnv("CartPole-v1").spec),
+                        FindEnv("CartPole-v1").spec),
+        fails_(fails),
+        under_way_(under_way) {}
+  ~FailingBatch() override {
+    inner_.reset();
+    if (begun_) --under_way_;
+  }
+  void StepBegin(std::span<const float> actions) override {
+    ++under_way_;
+    begun_ = true;
+    inner_->StepBegin(actions);
+  }
+  void StepEnd() override {
+    if (fails_ && ++steps_ == 4) Fail("its host is gone");
+    inner_->StepEnd();
+    --under_way_;
+    begun_ = false;
+  }
+
+ private:
+  bool fails_, begun_ = false;
+  int steps_ = 0;
+  std::atomic<int>& under_way_;
+};
+
+TEST(RolloutGroups, OneThatFailsLeavesNothingOnItsWay) {
+  std::atomic<int> under_way{0};
+  int made = 0;
+  EnvEntry env = FindEnv("CartPole-v1");
+  env.facts = {.reproducible = true, .steps_elsewhere = true};
+  env.make = [&](int size) {
+    return std::make_unique<FailingBatch>(FindEnv("CartPole-v1").make(size), made++ == 3, under_way);
+  };
+  {
+    std::vector<Rollout> shards = Shards(env, 4, 2, 16);
+    EXPECT_THROW(CollectTogether(shards, nullptr), Error);
+    EXPECT_EQ(under_way, 8) << "all others had been begun";
+  }
+  EXPECT_EQ(under_way, 0);
 }
 
 void ExpectSame(Rollout& a, Rollout& b) {
@@ -139,6 +209,7 @@ void ExpectSame(Rollout& a, Rollout& b) {
   EXPECT_TRUE(std::ranges::equal(a.truncated(), b.truncated()));
   EXPECT_TRUE(std::ranges::equal(a.truncated_samples(), b.truncated_samples()));
   EXPECT_TRUE(std::ranges::equal(bytes(a.truncated_obs()), bytes(b.truncated_obs())));
+  EXPECT_TRUE(std::ranges::equal(a.raw_sums(), b.raw_sums()));
   const EpisodeTotals totals_a = a.TakeEpisodes(), totals_b = b.TakeEpisodes();
   EXPECT_GT(totals_a.count, 0);
   EXPECT_EQ(totals_a.count, totals_b.count);
@@ -146,28 +217,27 @@ void ExpectSame(Rollout& a, Rollout& b) {
   EXPECT_EQ(totals_a.length_sum, totals_b.length_sum);
 }
 
-// Down to the order of all sums; and saved and loaded on the way.
+// Down to the order of all sums; and saved and loaded on the way. Shards apart and together.
 TEST(RolloutGroups, WhatIsCollectedIsTheSame) {
   for (const EnvEntry& env :
        {FindEnv("CartPole-v1"), FindEnv("MountainCar-v0"), SoaEntry<Corridor>(),
         ForwardingEntry<ThreadedBatch>("GroupsTest.Threaded-v0", {.snapshots = true})}) {
     for (const int envs : {1, 2, 7}) {
       SCOPED_TRACE(fmt::format("{} times {}", envs, env.spec.name));
-      const ShardSpec shard{.index = 1, .envs = envs, .seed = 9};
-      Rollout one(env, shard, 220), two(Elsewhere(env), shard, 220), loaded(Elsewhere(env), shard, 220);
+      const int shards = envs == 7 ? 1 : 3;
+      std::vector<Rollout> here = Shards(env, shards, envs, 220),
+                           there = Shards(Elsewhere(env), shards, envs, 220);
       Normaliser normaliser(env.spec.obs.size(), true, 10.0f);
       for (int round = 0; round < 3; ++round) {
-        std::vector<double> sums_one(normaliser.sums_size()), sums_two(normaliser.sums_size());
-        Collect(one, &normaliser, sums_one);
-        Collect(round == 2 ? loaded : two, &normaliser, sums_two);
-        EXPECT_EQ(sums_one, sums_two);
-        ExpectSame(one, round == 2 ? loaded : two);
-        if (round == 1) {
-          StateWriter out;
-          two.Save(out);
-          loaded.Load(StateReader(out.Encode()));
-        }
-        normaliser.Merge(sums_one);
+        for (Rollout& rollout : here) CollectTogether({&rollout, 1}, &normaliser);
+        CollectTogether(there, &normaliser);
+        for (int s = 0; s < shards; ++s) ExpectSame(here[s], there[s]);
+        StateWriter out;
+        for (const Rollout& rollout : there) rollout.Save(out);
+        const StateReader saved(out.Encode());
+        there = Shards(Elsewhere(env), shards, envs, 220);
+        for (Rollout& rollout : there) rollout.Load(saved);
+        normaliser.Merge(here[0].raw_sums());
       }
     }
   }

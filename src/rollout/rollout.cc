@@ -12,6 +12,7 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
     : shard_(shard),
       steps_(steps),
       can_be_saved_(env.facts.snapshots),
+      steps_elsewhere_(env.facts.steps_elsewhere),
       layout_(env.spec),
       action_size_(env.spec.action.size()) {
   TRIREME_CHECK(steps > 0 && shard.envs > 0);
@@ -23,7 +24,7 @@ Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
   terminated_ = AlignedBuffer<std::uint8_t>(samples);
   truncated_ = AlignedBuffer<std::uint8_t>(samples);
   running_returns_ = AlignedBuffer<float>(shard.envs);
-  const int groups = env.facts.steps_elsewhere ? std::min(2, shard.envs) : 1;
+  const int groups = steps_elsewhere_ ? std::min(2, shard.envs) : 1;
   for (int g = 0; g < groups; ++g) {
     const int first = shard.envs * g / groups, end = shard.envs * (g + 1) / groups;
     groups_.push_back({first, MakeBatch(env, end - first, shard.seed, Purpose::kEnvReset,
@@ -47,12 +48,14 @@ void Rollout::Begin(const Normaliser* normaliser) {
   ended_ = 0;
   truncated_samples_.clear();
   truncated_obs_.clear();
+  raw_sums_.assign(normaliser == nullptr ? 0 : normaliser->sums_size(), 0.0);
 }
 
 ActionRequest Rollout::Request(const Group& group, int t) {
   const std::size_t at = SampleOf(group, t);
   const int n = group.batch->size();
-  return {.step = step_number_,
+  return {.seed = shard_.seed,
+          .step = step_number_,
           .first_env = shard_.first_env() + static_cast<std::uint32_t>(group.first),
           .n = n,
           .obs = layout_.ReadObs(obs_.data() + at * layout_.width(), n, unpacked_),
@@ -66,7 +69,7 @@ void Rollout::BeginStep(const Group& group, int t) {
       actions_.span().subspan(SampleOf(group, t) * action_size_, group.batch->size() * action_size_));
 }
 
-void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, std::span<double> raw_sums) {
+void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser) {
   EnvBatch& batch = *group.batch;
   batch.StepEnd();
   const std::size_t at = SampleOf(group, t);
@@ -75,8 +78,8 @@ void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, s
   std::ranges::copy(batch.truncated(), truncated_.begin() + at);
 
   float* const next = PackObs(group, t + 1);
-  for (int b = 0; !raw_sums.empty() && normaliser != nullptr && b < batch.size(); ++b) {
-    normaliser->AddTo(raw_sums, next + b * layout_.width());
+  for (int b = 0; normaliser != nullptr && b < batch.size(); ++b) {
+    normaliser->AddTo(raw_sums_, next + b * layout_.width());
   }
   Normalise(normaliser, batch.size(), next);
   const std::span<const EpisodeEnd> finished = batch.finished();
@@ -95,6 +98,11 @@ void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser, s
                  batch.final_masks().data() + i * layout_.mask_size(), 1, row);
     Normalise(normaliser, 1, row);
   }
+}
+
+void Rollout::End(const Normaliser* normaliser) {
+  for (const Group& group : groups_) EndStep(group, steps_ - 1, normaliser);
+  CheckFlags();
 }
 
 // Those of listed episodes are right: there must be no others.

@@ -5,10 +5,11 @@
 // after the last step is row T, so that values are computed for T + 1 rows in one pass. The last observations
 // of truncated episodes are kept in a list, for bootstrapping.
 //
-// Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own: while one is on its way,
-// actions are chosen for the other. What is collected does not depend on it, where a policy chooses for an
-// environment alike in any company: draws are keyed by environment, and everything is recorded step by step, in
-// the order of the environments.
+// Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own. A worker collects with all its
+// shards together: actions are chosen for one group after the other, in a fixed order, while all others are on their
+// way; with a single shard, that is the other half of it. What is collected does not depend on it, where a policy
+// chooses for an environment alike in any company: draws are keyed by environment, and everything is recorded step by
+// step, in the order of the environments. Groups are the same for any number of workers, and so is what is saved.
 //
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
@@ -40,6 +41,7 @@ struct EpisodeTotals {
 
 // What a policy is asked: actions for environments that lie one after the other.
 struct ActionRequest {
+  std::uint64_t seed = 0;       // of the shard
   std::uint64_t step = 0;       // number of the step in the run
   std::uint32_t first_env = 0;  // number of the first environment in the run
   int n = 0;
@@ -56,23 +58,33 @@ class Rollout {
 
   // Collects `steps` steps. policy(const ActionRequest&) is asked for all environments, in every step, in their
   // order; for some of them at a time where they step elsewhere. `normaliser` may be null, and is for
-  // observations of floats; `raw_sums`, if not empty, receives the sums it needs to learn from the raw
-  // observations. Throws Error when flags and lists of ended episodes contradict each other.
+  // observations of floats. Throws Error when flags and lists of ended episodes contradict each other, and whatever
+  // the environments throw; after that a rollout can only be destroyed.
   template <class Policy>
-  void Collect(const Normaliser* normaliser, std::span<double> raw_sums, Policy&& policy) {
-    Begin(normaliser);
-    for (int t = 0; t < steps_; ++t) {
-      for (const Group& group : groups_) {
-        if (t > 0) EndStep(group, t - 1, normaliser, raw_sums);
-        policy(Request(group, t));
-        BeginStep(group, t);
+  void Collect(const Normaliser* normaliser, Policy&& policy) {
+    Rollout* const alone = this;
+    CollectTogether({&alone, 1}, normaliser, policy);
+  }
+  // The same with several of as many steps, at least one: all of them are on their way at the same time.
+  template <class Policy>
+  static void CollectTogether(std::span<Rollout* const> rollouts, const Normaliser* normaliser,
+                              Policy&& policy) {
+    for (Rollout* const rollout : rollouts) rollout->Begin(normaliser);
+    const int steps = rollouts[0]->steps_;
+    for (int t = 0; t < steps; ++t) {
+      for (Rollout* const rollout : rollouts) {
+        for (const Group& group : rollout->groups_) {
+          if (t > 0) rollout->EndStep(group, t - 1, normaliser);
+          policy(rollout->Request(group, t));
+          rollout->BeginStep(group, t);
+        }
+        ++rollout->step_number_;
       }
-      ++step_number_;
     }
-    for (const Group& group : groups_) EndStep(group, steps_ - 1, normaliser, raw_sums);
-    CheckFlags();
+    for (Rollout* const rollout : rollouts) rollout->End(normaliser);
   }
 
+  bool steps_elsewhere() const { return steps_elsewhere_; }
   int steps() const { return steps_; }
   int envs() const { return shard_.envs; }
   int samples() const { return steps_ * envs(); }
@@ -90,6 +102,9 @@ class Rollout {
   // Truncated episodes of this rollout: sample index t * B + b, ascending, and last observation, [n, width].
   std::span<const int> truncated_samples() const { return truncated_samples_; }
   std::span<const float> truncated_obs() const { return truncated_obs_; }
+
+  // What the normaliser needs to learn from the raw observations of this rollout; empty if there was none.
+  std::span<const double> raw_sums() const { return raw_sums_; }
 
   // Runs the discounted return G <- discount * G + r of every environment through the collected rewards,
   // restarting where an episode ends, and adds each G to `sums`: what rewards are scaled by.
@@ -117,7 +132,8 @@ class Rollout {
   void Begin(const Normaliser* normaliser);
   ActionRequest Request(const Group& group, int t);
   void BeginStep(const Group& group, int t);
-  void EndStep(const Group& group, int t, const Normaliser* normaliser, std::span<double> raw_sums);
+  void EndStep(const Group& group, int t, const Normaliser* normaliser);
+  void End(const Normaliser* normaliser);
   void CheckFlags() const;
   // The sample of a group's first environment in step t.
   std::size_t SampleOf(const Group& group, int t) const {
@@ -132,7 +148,7 @@ class Rollout {
 
   ShardSpec shard_;
   int steps_;
-  bool can_be_saved_;
+  bool can_be_saved_, steps_elsewhere_;
   std::vector<Group> groups_;
   RowLayout layout_;
   std::size_t action_size_;
@@ -143,6 +159,7 @@ class Rollout {
   std::size_t ended_ = 0;                 // episodes, in this rollout
   std::vector<int> truncated_samples_;
   std::vector<float> truncated_obs_;
+  std::vector<double> raw_sums_;
   std::vector<float> unpacked_;  // scratch
   EpisodeTotals episodes_;
 };

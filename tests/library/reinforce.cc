@@ -73,7 +73,9 @@ class Reinforce final : public Algorithm {
 
   void Iterate(double /*progress*/, MetricRow& row) override {
     tape_->SetParams(context_.store.Pull());
-    for (Shard& shard : shards_) Collect(shard);
+    CollectAll(
+        shards_, nullptr, [&](const ActionRequest& request) { ChooseActions(request); },
+        [&](Shard& shard) { SumRewards(shard); });
 
     ShardSum<double> sum(1);
     const auto samples = static_cast<double>(config_.collect.steps());
@@ -120,20 +122,21 @@ class Reinforce final : public Algorithm {
     for (double& p : probs_) p /= sum;
   }
 
-  void Collect(Shard& shard) {
+  void ChooseActions(const ActionRequest& request) {
+    const std::span<const float> logits = tape_->Forward(0, request.obs, request.n);
+    for (int b = 0; b < request.n; ++b) {
+      Softmax(Row(logits, b));
+      RandomStream random(request.seed, Purpose::kAction, request.first_env + b, request.step);
+      double left = random.NextUniform();
+      int choice = 0;
+      while (choice < choices_ - 1 && (left -= probs_[choice]) >= 0) ++choice;
+      request.actions[b] = static_cast<float>(choice);
+    }
+  }
+
+  // What an episode that is not over would still have brought counts as nothing.
+  void SumRewards(Shard& shard) {
     Rollout& r = shard.rollout;
-    r.Collect(nullptr, {}, [&](const ActionRequest& request) {
-      const std::span<const float> logits = tape_->Forward(0, request.obs, request.n);
-      for (int b = 0; b < request.n; ++b) {
-        Softmax(Row(logits, b));
-        RandomStream random(r.shard().seed, Purpose::kAction, request.first_env + b, request.step);
-        double left = random.NextUniform();
-        int choice = 0;
-        while (choice < choices_ - 1 && (left -= probs_[choice]) >= 0) ++choice;
-        request.actions[b] = static_cast<float>(choice);
-      }
-    });
-    // What an episode that is not over would still have brought counts as nothing.
     for (int i = r.samples() - 1; i >= 0; --i) {
       const bool goes_on = i + r.envs() < r.samples() && !r.terminated()[i] && !r.truncated()[i];
       const float later = goes_on ? shard.returns[i + r.envs()] : 0.0f;
