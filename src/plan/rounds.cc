@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
-#include "trireme/comm/thread_communicator.h"
+#include "trireme/comm/group_of_one.h"
 #include "trireme/nn/make_executor.h"
 
 namespace trireme {
@@ -25,7 +25,8 @@ class LoneWorker final : ParameterStore {
   LoneWorker(const RunSettings& settings, const Network& network, int parts)
       : parts_(parts),
         executor_(MakeExecutor(network)),
-        store_(MakeAllReduceStore(comm_, settings.algorithm->optimizer(), Initial(settings, network))),
+        store_(
+            MakeAllReduceStore(alone_.comm(), settings.algorithm->optimizer(), Initial(settings, network))),
         algorithm_(settings.algorithm->Make({.env = settings.env(),
                                              .executor = *executor_,
                                              .store = *this,
@@ -116,8 +117,7 @@ class LoneWorker final : ParameterStore {
   std::size_t position_ = 0;
   double since_s_ = CpuSeconds(), since_push_s_ = 0;  // the latter is what was computed until the former
   std::unique_ptr<Executor> executor_;
-  ThreadGroup group_{1};
-  ThreadCommunicator comm_{group_, 0};
+  GroupOfOne alone_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Algorithm> algorithm_;
 };

@@ -10,32 +10,24 @@
 namespace trireme {
 namespace {
 
-class CommunicatorLinks final : public InStepLinks {
+class CommunicatorLinks final : public ClosedInStepLinks {
  public:
-  CommunicatorLinks(const RunContext& context, ThreadGroup& group, int thread) : InStepLinks(group, thread) {
+  CommunicatorLinks(const RunContext& context, ThreadGroup& group, int thread)
+      : ClosedInStepLinks(group, thread) {
     if (Communicator* const processes = context.options.processes) {
       hybrid_.emplace(threads(), processes, processes->rank(), processes->size());
     }
-    store_ = MakeAllReduceStore(comm(), context.settings.algorithm->optimizer(), context.initial);
+    store_ =
+        MakeAllReduceStore(gradient_group().comm, context.settings.algorithm->optimizer(), context.initial);
   }
 
-  Communicator& comm() override {
+  Communicator& everyone() override {
     return hybrid_ ? static_cast<Communicator&>(*hybrid_) : static_cast<Communicator&>(threads());
   }
+  GradientGroup gradient_group() override { return {everyone()}; }
   ParameterStore& store() override { return *store_; }
-  std::vector<ProcessLink> links() override { return comm().links(); }
-  Entry Join(std::int64_t) override { return {}; }
+  std::vector<ProcessLink> links() override { return everyone().links(); }
   int rank() const override { return hybrid_ ? hybrid_->rank() : thread(); }
-  int leader() const override { return 0; }
-  bool led_elsewhere() const override { return false; }  // what stops one process stops all
-
-  bool open() const override { return false; }
-  Boundary Announce(const Boundary& own, RunProgress&) override {
-    return {BroadcastDecision(comm(), own.decision)};
-  }
-  void AddSteps(std::int64_t) override {}
-  bool ended() const override { return false; }
-  void Leave(bool) override {}
 
  private:
   std::optional<HybridCommunicator> hybrid_;  // where there are several processes

@@ -47,7 +47,7 @@ class ElasticLoop final : public WorkerLoop {
   bool Lead(MetricRow& row) {
     if (worker_.EvaluationDue()) {
       store_.Refresh();
-      worker_.EvaluateAlone(row);
+      worker_.Evaluate(row);
     }
     worker_.Report(row);
     const Decision decision = worker_.Decide();

@@ -17,7 +17,7 @@ class FreeLoop final : public WorkerLoop {
   void Run() override {
     worker_.ledger().Gather();
     if (links_.leads()) all_.steps.store(worker_.progress().steps);
-    links_.comm().Barrier();  // all have loaded their part of a checkpoint
+    links_.everyone().Barrier();  // all have loaded their part of a checkpoint
     if (worker_.Done()) return;
     if (!links_.leads()) worker_.DropPending();
     for (bool stop = false; !stop;) {
@@ -48,7 +48,7 @@ class FreeLoop final : public WorkerLoop {
   void Evaluate(MetricRow& row) {
     if (!all_.schedule) links_.store().Refresh();
     const bool reached_before = worker_.progress().reached;
-    worker_.EvaluateAlone(row);
+    worker_.Evaluate(row);
     if (worker_.run().stop_at_target && worker_.progress().reached && !reached_before) {
       const std::span<const float> params = links_.store().params();
       reached_with_.assign(params.begin(), params.end());
@@ -63,7 +63,7 @@ class FreeLoop final : public WorkerLoop {
   // Nobody pulls or pushes meanwhile. Returns whether the run ends here.
   bool Meet(MetricRow& row) {
     if (all_.schedule) all_.schedule->Leave(links_.rank());
-    links_.comm().Barrier();
+    links_.everyone().Barrier();
     worker_.progress().steps = all_.steps.load();
     if (links_.leads()) {
       all_.meeting.store(false);
@@ -76,11 +76,11 @@ class FreeLoop final : public WorkerLoop {
         worker_.Report(row);
       }
     }
-    const Decision decision = BroadcastDecision(links_.comm(), Decide());
+    const Decision decision = BroadcastDecision(links_.everyone(), Decide());
     links_.store().Refresh();
     if (decision.hand_in != HandIn::kNothing) {
       worker_.Gather(decision.hand_in);
-      links_.comm().Barrier();
+      links_.everyone().Barrier();
     }
     worker_.SetInterrupted(decision.stop && !worker_.Done());
     return decision.stop;

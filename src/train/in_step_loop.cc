@@ -46,7 +46,7 @@ class InStepLoop final : public WorkerLoop {
   Decision Step() {
     MetricRow row = std::exchange(worker_.progress().pending_row, {});
     if (!worker_.progress().eval_pending) Iterate(row);
-    if (worker_.EvaluationDue()) worker_.EvaluateTogether(row);
+    if (worker_.EvaluationDue()) worker_.Evaluate(row);
     if (links_.leads()) {
       worker_.Report(row);
     } else if (worker_.StopRequested() && links_.led_elsewhere()) {
@@ -56,7 +56,7 @@ class InStepLoop final : public WorkerLoop {
   }
 
   void Iterate(MetricRow& row) {
-    const std::int64_t steps = worker_.Iterate(row), own = steps / worker_.run().total_workers();
+    const std::int64_t steps = worker_.Iterate(row), own = steps / links_.gradient_group().comm.size();
     worker_.ledger().AddSteps(own);
     worker_.progress().steps += steps;
     links_.AddSteps(own);
@@ -79,8 +79,8 @@ class InStepLoop final : public WorkerLoop {
   void Gather(HandIn what) {
     for (double written = 0; written == 0;) {
       if (worker_.Gather(what)) written = 1;
-      if (!links_.open()) return links_.comm().Barrier();
-      links_.comm().Broadcast(std::span(&written, 1));
+      if (!links_.open()) return links_.everyone().Barrier();
+      links_.everyone().Broadcast(std::span(&written, 1));
     }
   }
 

@@ -31,4 +31,21 @@ class InStepLinks : public WorkerLinks {
   std::unique_ptr<WorkerLoop> MakeLoop(Worker& worker) final;
 };
 
+// Of workers that are all there from the start to the end, and that rank 0 leads.
+class ClosedInStepLinks : public InStepLinks {
+ public:
+  using InStepLinks::InStepLinks;
+
+  Entry Join(std::int64_t) override { return {}; }
+  int leader() const override { return 0; }
+  bool led_elsewhere() const override { return false; }  // what stops one process stops all
+  bool open() const override { return false; }
+  Boundary Announce(const Boundary& own, RunProgress&) override {
+    return {BroadcastDecision(everyone(), own.decision)};
+  }
+  void AddSteps(std::int64_t) override {}
+  bool ended() const override { return false; }
+  void Leave(bool) override {}
+};
+
 }  // namespace trireme

@@ -7,7 +7,7 @@
 namespace trireme {
 
 void Ledger::GoOn(const RunProgress& earlier) {
-  if (!earlier.per_worker.empty()) own_ = earlier.per_worker[links_.comm().rank()];
+  if (!earlier.per_worker.empty()) own_ = earlier.per_worker[links_.everyone().rank()];
   earlier_idle_s_ = own_.idle_s;
   earlier_wall_s_ = earlier.wall_s;
   earlier_cpu_s_ = earlier.cpu_s;
@@ -18,16 +18,16 @@ void Ledger::GoOn(const RunProgress& earlier) {
 double Ledger::wall_s() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
 
 Traffic Ledger::traffic() const {
-  Traffic traffic = links_.comm().traffic();
+  Traffic traffic = links_.everyone().traffic();
   traffic += links_.store().traffic();
   traffic -= aside_;
   return traffic;
 }
 
 std::vector<std::string> Ledger::GatherAside(std::string bytes) {
-  const Traffic before = links_.comm().traffic();
-  std::vector<std::string> all = links_.comm().Gather(std::move(bytes));
-  Traffic spent = links_.comm().traffic();
+  const Traffic before = links_.everyone().traffic();
+  std::vector<std::string> all = links_.everyone().Gather(std::move(bytes));
+  Traffic spent = links_.everyone().traffic();
   spent -= before;
   spent.idle_s = 0;
   aside_ += spent;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/scratch_folder.h"
+#include "trireme/comm/group_of_one.h"
 #include "trireme/optim/clip.h"
 #include "trireme/server/client/heartbeat.h"
 #include "trireme/server/client/local_servers.h"
@@ -197,7 +198,8 @@ class InStepServerLinks final : public ServerLinks<InStepLinks> {
       : ServerLinks(topology, group, thread), comm_(session_), store_(MakeSyncServerStore(session_, comm_)) {}
   ~InStepServerLinks() override { session_.Leave(); }
 
-  Communicator& comm() override { return comm_; }
+  Communicator& everyone() override { return comm_; }
+  GradientGroup gradient_group() override { return {comm_}; }
   ParameterStore& store() override { return *store_; }
 
   std::size_t most_state() const override {
@@ -228,13 +230,15 @@ class ElasticServerLinks final : public ServerLinks<WorkerLinks> {
                                     topology.AuditOf(thread))) {}
   ~ElasticServerLinks() override { session_.Leave(); }
 
-  Communicator& comm() override { return threads(); }
+  Communicator& everyone() override { return threads(); }
+  GradientGroup gradient_group() override { return {alone_.comm(), rank()}; }
   ParameterStore& store() override { return *store_; }
   std::unique_ptr<WorkerLoop> MakeLoop(Worker& worker) override {
     return MakeElasticLoop(worker, session_, *store_);
   }
 
  private:
+  GroupOfOne alone_;
   std::unique_ptr<ServerStore> store_;
 };
 

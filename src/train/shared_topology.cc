@@ -1,5 +1,6 @@
 #include "trireme/train/shared_topology.h"
 
+#include "trireme/comm/group_of_one.h"
 #include "trireme/store/shared_store.h"
 #include "trireme/train/free_loop.h"
 #include "trireme/train/run_config.h"
@@ -20,7 +21,8 @@ class SharedLinks final : public WorkerLinks {
         store_(MakeSharedStore(memory.params, thread,
                                memory.workers.schedule ? &*memory.workers.schedule : nullptr)) {}
 
-  Communicator& comm() override { return threads(); }
+  Communicator& everyone() override { return threads(); }
+  GradientGroup gradient_group() override { return {alone_.comm(), rank()}; }
   ParameterStore& store() override { return *store_; }
   std::vector<ProcessLink> links() override { return threads().links(); }
   Entry Join(std::int64_t) override { return {}; }
@@ -34,6 +36,7 @@ class SharedLinks final : public WorkerLinks {
 
  private:
   SharedMemory& memory_;
+  GroupOfOne alone_;
   std::unique_ptr<ParameterStore> store_;
 };
 

@@ -18,6 +18,22 @@
 
 namespace trireme {
 
+// The workers whose gradients make one update, seen from one of them. They hold the same parameters, and the work of
+// the update, which is cut into shards, is divided between them.
+struct GradientGroup {
+  Communicator& comm;  // between them
+  int index = 0;       // among groups whose work differs: each has all shards of an update of its own
+
+  // This worker's part of an update that is made of `shards`.
+  struct Shards {
+    int first, count;
+  };
+  Shards Own(int shards) const {
+    const int count = shards / comm.size();
+    return {comm.rank() * count, count};
+  }
+};
+
 // Belongs to one worker; destroyed, it leaves the run.
 class WorkerLinks {
  public:
@@ -30,8 +46,13 @@ class WorkerLinks {
   ThreadCommunicator& threads() { return threads_; }
   int thread() const { return threads_.rank(); }
 
-  // Between the workers that meet: all that move in step, and otherwise those of this process.
-  virtual Communicator& comm() = 0;
+  // Between the workers that meet, to decide and to hand in what they have: all that move in step, and otherwise those
+  // of this process.
+  virtual Communicator& everyone() = 0;
+  // Those that train on one update with this worker: in step all of them, unless some only collect, or several compute one
+  // network together and each sums with those that hold the same part of it. Who moves on its own is alone. Known after
+  // Join.
+  virtual GradientGroup gradient_group() = 0;
   virtual ParameterStore& store() = 0;
   // What the ways to others have carried, and how fast they are.
   virtual std::vector<ProcessLink> links() = 0;

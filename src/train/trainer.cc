@@ -11,6 +11,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
+#include "trireme/comm/group_of_one.h"
 #include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/best_policy.h"
@@ -205,9 +206,8 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
   } else {
     LoadParams(*checkpoint, origin, WorkerPrefix(run, 0), params);
   }
-  ThreadGroup alone(1);
-  ThreadCommunicator comm(alone, 0);
-  const auto store = MakeAllReduceStore(comm, settings.algorithm->optimizer(), params);
+  GroupOfOne alone;
+  const auto store = MakeAllReduceStore(alone.comm(), settings.algorithm->optimizer(), params);
   const std::unique_ptr<Executor> executor = MakeExecutor(network);
   const auto algorithm = settings.algorithm->Make({.env = settings.env(),
                                                    .executor = *executor,
@@ -223,7 +223,7 @@ RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which
     LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
   }
   Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
-  const std::optional<Evaluation> evaluation = evaluator.Run(*algorithm, comm, 0, run.shards);
+  const std::optional<Evaluation> evaluation = evaluator.Run(*algorithm, alone.comm(), 0, run.shards);
   TRIREME_CHECK(evaluation.has_value());  // nobody stops it
   progress.eval_mean = evaluation->mean;
   progress.eval_std = evaluation->std;

@@ -114,6 +114,20 @@ double UpdatesInRows(const RunFolder& folder) {
   return updates;
 }
 
+// And with them experience of its own: random draws go by shard.
+TEST_P(AsyncTrainer, EveryWorkerHasShardsOfItsOwn) {
+  const auto settings = Settings(2, {"shards=2"});
+  const RunFolder folder = Folder("run", *settings);
+  Go(*settings, folder);
+  const StateReader checkpoint = *ReadNewestCheckpoint(folder.path());
+  for (int worker = 0; worker < 2; ++worker) {
+    for (int shard = 0; shard < 4; ++shard) {
+      const std::string name = fmt::format("worker/{}/shard/{}/seed", worker, shard);
+      EXPECT_EQ(checkpoint.Has(name), shard / 2 == worker) << name;
+    }
+  }
+}
+
 TEST_P(AsyncTrainer, AccountsForEveryStepAndEveryMessage) {
   for (const int workers : {1, 2, 3, 5}) {
     SCOPED_TRACE(workers);

@@ -98,7 +98,8 @@ Resumed Worker::Enter(const std::optional<StateReader>& checkpoint) {
 }
 
 void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
-  const int own = run_.in_step() ? run_.shards / run_.total_workers() : run_.shards;
+  const GradientGroup group = links_->gradient_group();
+  const auto [first, count] = group.Own(run_.shards);
   rank_ = rank;
   algorithm_.reset();  // its memory first
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
@@ -106,8 +107,8 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
                                           .store = links_->store(),
                                           .seed = seed,
                                           .shards = run_.shards,
-                                          .first_shard = rank * own,
-                                          .own_shards = own});
+                                          .first_shard = group.index * run_.shards + first,
+                                          .own_shards = count});
 }
 
 std::string Worker::Common() const {
@@ -136,7 +137,7 @@ std::int64_t Worker::Iterate(MetricRow& row) {
   const double begun_s = MonotonicSeconds(), waited_s = ledger_.traffic().idle_s;
   const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (ledger_.traffic().idle_s - waited_s); };
   algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
-  if (options_.straggler.worker == links_->comm().rank()) {
+  if (options_.straggler.worker == links_->everyone().rank()) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
   }
   ledger_.AddBusy(busy_s());
@@ -150,19 +151,13 @@ bool Worker::EvaluationDue() {
   return evaluations_passed_ > before;
 }
 
-void Worker::EvaluateTogether(MetricRow& row) {
-  const int own = run_.shards / run_.total_workers();
+void Worker::Evaluate(MetricRow& row) {
+  const GradientGroup group = links_->gradient_group();
+  const auto [first, count] = group.Own(run_.shards);
   const EvaluationStop stop{.requested = [this] { return StopRequested(); },
                             .leads = links_->leads(),
                             .may_leave = links_->led_elsewhere()};
-  Record(evaluator_.Run(*algorithm_, links_->comm(), links_->rank() * own, own, stop), row);
-}
-
-void Worker::EvaluateAlone(MetricRow& row) {
-  ThreadGroup alone(1);
-  ThreadCommunicator comm(alone, 0);
-  Record(evaluator_.Run(*algorithm_, comm, 0, run_.shards, {.requested = [this] { return StopRequested(); }}),
-         row);
+  Record(evaluator_.Run(*algorithm_, group.comm, first, count, stop), row);
 }
 
 // Every worker that took part: whether the run is done follows from it.

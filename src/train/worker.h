@@ -71,10 +71,9 @@ class Worker {
   // At the end, in the iteration that passes a multiple of eval_every, and when one was stopped. In step every
   // worker comes to the same answer.
   bool EvaluationDue();
-  // A request to stop ends them too; progress().eval_pending then says so. Who goes on makes them up before the next
-  // iteration, for the row that was measured in the one before.
-  void EvaluateTogether(MetricRow& row);
-  void EvaluateAlone(MetricRow& row);
+  // Together with its gradient group: all of them call it. A request to stop ends it too; progress().eval_pending then
+  // says so. Who goes on makes it up before the next iteration, for the row that was measured in the one before.
+  void Evaluate(MetricRow& row);
   // What this worker would decide as the leader. To all that does not depend on clocks, signals and folders every
   // worker in step has the same answer, should it lead by the time that is heard.
   Decision Decide(bool checkpoints_by_time = true) const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "trireme/base/scratch_folder.h"
+#include "trireme/comm/group_of_one.h"
 #include "trireme/nn/copying_executor.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/in_step_loop.h"
@@ -26,38 +28,35 @@ using ExecutorMaker = std::function<std::unique_ptr<Executor>(const Network&)>;
 struct Special {
   std::size_t most_state = std::numeric_limits<std::size_t>::max();
   ExecutorMaker make_executor = trireme::MakeExecutor;
+  bool groups_of_one = false;  // each worker makes updates of its own
 };
 
 // Threads in step.
-class SpecialLinks final : public InStepLinks {
+class SpecialLinks final : public ClosedInStepLinks {
  public:
   SpecialLinks(const RunContext& context, ThreadGroup& group, int thread, Special special)
-      : InStepLinks(group, thread),
-        store_(MakeAllReduceStore(threads(), context.settings.algorithm->optimizer(), context.initial)),
-        special_(std::move(special)) {}
+      : ClosedInStepLinks(group, thread),
+        special_(std::move(special)),
+        store_(MakeAllReduceStore(gradient_group().comm, context.settings.algorithm->optimizer(),
+                                  context.initial)) {}
 
-  Communicator& comm() override { return threads(); }
+  Communicator& everyone() override { return threads(); }
+  GradientGroup gradient_group() override {
+    if (special_.groups_of_one) return {alone_.comm(), thread()};
+    return {everyone()};
+  }
   ParameterStore& store() override { return *store_; }
   std::vector<ProcessLink> links() override { return {}; }
-  Entry Join(std::int64_t) override { return {}; }
   std::size_t most_state() const override { return special_.most_state; }
   std::unique_ptr<Executor> MakeExecutor(const Network& network) override {
     return special_.make_executor(network);
   }
   int rank() const override { return thread(); }
-  int leader() const override { return 0; }
-  bool led_elsewhere() const override { return false; }
-  bool open() const override { return false; }
-  Boundary Announce(const Boundary& own, RunProgress&) override {
-    return {BroadcastDecision(comm(), own.decision)};
-  }
-  void AddSteps(std::int64_t) override {}
-  bool ended() const override { return false; }
-  void Leave(bool) override {}
 
  private:
-  std::unique_ptr<ParameterStore> store_;
   Special special_;
+  GroupOfOne alone_;
+  std::unique_ptr<ParameterStore> store_;
 };
 
 class SpecialTopology final : public Topology {
@@ -135,6 +134,17 @@ TEST_F(WorkerTest, AStateThatIsTooLargeIsLeftOutOfTheCheckpoint) {
       EXPECT_NE(said[0].find("no experience"), std::string::npos) << said[0];
     }
   }
+}
+
+// What the leader leaves is then as if it were alone, though it meets the other.
+TEST_F(WorkerTest, WorkIsDividedOverTheGradientGroupNotOverEveryone) {
+  const StateReader found = TrainWith({.most_state = 100, .groups_of_one = true}).checkpoint;
+  const StateReader expected = TrainWith({}).checkpoint;
+  EXPECT_EQ(found.GetText("params"), expected.GetText("params"));
+  EXPECT_EQ(found.GetText("progress/eval_mean"), expected.GetText("progress/eval_mean"));
+  std::array<WorkerFacts, 2> workers;
+  found.Get<WorkerFacts>("progress/per_worker", workers);
+  for (const WorkerFacts& worker : workers) EXPECT_EQ(worker.steps, 1024);
 }
 
 // Computes on copies, as a device would, and counts its tapes.
