@@ -35,9 +35,8 @@ class NStep {
 
   // Takes one step of environment `env`: what was observed, done and received, and what was observed next
   // (where an episode is truncated its last observation, not the first of the next one; where it terminated,
-  // anything). Calls
-  // sink(const Transition&) for each transition this completes, oldest first; what the transition points to
-  // is valid during the call only. If both flags are set, the episode counts as terminated.
+  // anything). Calls sink(const Transition&) for each transition this completes, oldest first; what the transition
+  // points to is valid during the call only. If both flags are set, the episode counts as terminated.
   template <class Sink>
   void Append(int env, const float* obs, const float* action, float reward, const float* next_obs,
               bool terminated, bool truncated, Sink&& sink) {

@@ -1,8 +1,7 @@
 // Listens, and hands connections over to gRPC when they begin to talk.
 //
 // gRPC's own listener never accepts again once it found no descriptor for a connection. This one
-// - keeps some descriptors free for files: a connection for which there is none above that is closed, unless
-// one
+// - keeps some descriptors free for files: a connection for which there is none above that is closed, unless one
 //   that has said nothing yet can be closed instead, the oldest first;
 // - keeps connections that have said nothing, and closes them after ten seconds;
 // - goes on by itself when the system had no descriptors or no memory for a while.

@@ -19,13 +19,11 @@ struct Setting {
 };
 
 // Measured with bench/rpc_bench and by processor time per message, two processes on one machine:
-// - A window of 8 MB from the start instead of the estimated one, and frames of 1 MB instead of 16 KB, save a
-// third of
-//   the processor time of a 1 MB message over TCP. The estimate starts small, pings on the way, and at times
-//   stays small for long. A Unix socket holds 208 KB, which outweighs all of this.
+// - A window of 8 MB from the start instead of the estimated one, and frames of 1 MB instead of 16 KB, save a third
+//   of the processor time of a 1 MB message over TCP. The estimate starts small, pings on the way, and at times stays
+//   small for long. A Unix socket holds 208 KB, which outweighs all of this.
 // - Larger read chunks and write buffers, and sharing one connection between streams, made no difference.
-// - GRPC_POLL_STRATEGY=poll saves a fifth when several threads wait on streams of their own, since none wakes
-// up for
+// - GRPC_POLL_STRATEGY=poll saves a fifth when several threads wait on streams of their own, since none wakes up for
 //   another's. The default stays: with it, a thread that waits for one server moves bytes to and from all.
 std::vector<Setting> Common() {
   return {
@@ -92,11 +90,6 @@ void ApplyServerSettings(grpc::ServerBuilder& builder) {
 void SetUpProcess() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogNothingButBugs);
   grpc_init();
-#ifdef __SANITIZE_ADDRESS__
-  // LeakSanitizer, which looks at all threads when the process ends, stumbles over one of gRPC's that ends
-  // meanwhile.
-  std::atexit(grpc_shutdown_blocking);
-#endif
 }
 
 gpr_timespec ToTimespec(Deadline deadline) {
