@@ -2,9 +2,8 @@
 //
 // Discrete actions: the policy's outputs are logits of a categorical distribution; of actions with several
 // parts, of one distribution for each part, one after the other. Choices that a mask ([n, all choices]) does
-// not allow have probability 0. Continuous: they are the
-// means of a diagonal Gaussian whose log standard deviations are a free vector of the network. Two towers, or
-// one shared tower whose last output is the value.
+// not allow have probability 0. Continuous: they are the means of a diagonal Gaussian whose log standard
+// deviations are a free vector of the network. Two towers, or one shared tower whose last output is the value.
 //
 // Thread safety: immutable, like Network; tapes are per thread.
 #pragma once
