@@ -163,14 +163,14 @@ void ResolveWorkers(RunConfig& run, int processors) {
   }
   if (store.on_servers) ResolveServers(run);
   processors = std::clamp(processors, 1, 64);
+  if (!run.schedule.empty() && !run.coordination().schedulable) {
+    Fail("schedule is for asynchronous workers of one process: use it with --store shared");
+  }
   if (run.asynchronous()) {
     if (run.workers == 0) run.workers = processors;
-    if (run.coordination() == Coordination::kElastic && !run.schedule.empty())
-      Fail("schedule is for --store shared");
     if (!run.schedule.empty()) Schedule(run.schedule, run.workers);  // refuses what cannot work
     return;
   }
-  if (!run.schedule.empty()) Fail("schedule is for asynchronous runs: use it with --store shared");
   if (run.workers == 0) {
     const int most = static_cast<int>(std::bit_floor(static_cast<unsigned>(processors)));
     run.workers = store.one_worker ? 1 : std::clamp(run.shards / run.processes, 1, most);

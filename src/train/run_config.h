@@ -72,8 +72,8 @@ struct RunConfig {
     return {.seed = with_seed, .episodes = episodes, .groups = shards, .max_steps = eval_max_steps};
   }
   const StoreEntry& store_entry() const { return FindStore(store); }
-  Coordination coordination() const { return store_entry().coordination(*this); }
-  bool in_step() const { return coordination() == Coordination::kInStep; }
+  const Coordination& coordination() const { return store_entry().coordination(*this); }
+  bool in_step() const { return coordination().in_step; }
   bool asynchronous() const { return !in_step(); }
   // Of all processes; of an elastic run, of this one.
   int total_workers() const {

@@ -16,17 +16,13 @@ std::string_view NameOf(Activation activation) {
   return "?";
 }
 
+// Whether each worker has a part of the checkpoint that holds all it needs.
+bool EachHasAll(const RunConfig& run) { return run.coordination().leaves == Leaves::kEverything; }
+
 // Of stores that can take over from each other.
-std::string NameOf(Coordination coordination, int workers) {
-  switch (coordination) {
-    case Coordination::kInStep:
-      return "synchronous";
-    case Coordination::kFree:
-      return fmt::format("shared, {} workers", workers);
-    case Coordination::kElastic:
-      return "server, asynchronous";
-  }
-  return "?";
+std::string StoreIdentity(const RunConfig& run) {
+  const std::string name(run.coordination().name);
+  return EachHasAll(run) ? fmt::format("{}, {} workers", name, run.workers) : name;
 }
 
 constexpr const char* kPerWorker = "progress/per_worker";
@@ -69,7 +65,7 @@ std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, 
           {"seed", fmt::format("{}", run.seed)},
           {"shards", fmt::format("{}", run.shards)},
           {"network", DescribeNetwork(network.spec())},
-          {"store", NameOf(run.coordination(), run.workers)}};
+          {"store", StoreIdentity(run)}};
 }
 
 }  // namespace
@@ -122,17 +118,24 @@ void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const 
 
 void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
-  if (run.coordination() == Coordination::kElastic) return;
-  algorithm.SaveShards(out);
-  if (!run.asynchronous()) return;
-  algorithm.SaveCommon(out);
-  store.Save(out);
+  switch (run.coordination().leaves) {
+    case Leaves::kNothing:
+      return;
+    case Leaves::kShards:
+      algorithm.SaveShards(out);
+      return;
+    case Leaves::kEverything:
+      algorithm.SaveShards(out);
+      algorithm.SaveCommon(out);
+      store.Save(out);
+      return;
+  }
 }
 
 // Shards are numbered over the whole run, so that those of workers in step need no prefix, and can be loaded
 // by any number of workers.
 std::string WorkerPrefix(const RunConfig& run, int rank) {
-  return run.coordination() == Coordination::kFree ? fmt::format("worker/{}/", rank) : "";
+  return EachHasAll(run) ? fmt::format("worker/{}/", rank) : "";
 }
 
 void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
@@ -145,9 +148,17 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
   if (progress.eval_pending) SavePendingRow(progress.pending_row, out);
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
-  if (run.coordination() == Coordination::kFree) return;  // every worker has saved its own
-  store.Save(out);
-  if (run.coordination() != Coordination::kElastic) algorithm.SaveCommon(out);
+  switch (run.coordination().leaves) {
+    case Leaves::kEverything:
+      return;
+    case Leaves::kShards:
+      store.Save(out);
+      algorithm.SaveCommon(out);
+      return;
+    case Leaves::kNothing:
+      store.Save(out);
+      return;
+  }
 }
 
 namespace {
@@ -194,7 +205,7 @@ void LoadParams(const StateReader& checkpoint, const std::string& origin, const 
 
 Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
                       int rank, Algorithm& algorithm) {
-  if (run.coordination() == Coordination::kElastic) return Resumed::kNoExperience;
+  if (run.coordination().leaves == Leaves::kNothing) return Resumed::kNoExperience;
   const StateReader own = checkpoint.Below(WorkerPrefix(run, rank));
   const bool partial = checkpoint.Has(kPartial);
   FromCheckpoint(origin, [&] {

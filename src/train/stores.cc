@@ -11,10 +11,10 @@
 namespace trireme {
 namespace {
 
-Coordination InStep(const RunConfig&) { return Coordination::kInStep; }
-Coordination Free(const RunConfig&) { return Coordination::kFree; }
-Coordination AsPaced(const RunConfig& run) {
-  return run.server.pace == Pace::kSync ? Coordination::kInStep : Coordination::kElastic;
+const Coordination& InStep(const RunConfig&) { return kInStep; }
+const Coordination& Free(const RunConfig&) { return kFree; }
+const Coordination& AsPaced(const RunConfig& run) {
+  return run.server.pace == Pace::kSync ? kInStep : kElastic;
 }
 
 constexpr StoreEntry kStores[] = {

@@ -15,12 +15,30 @@ class Topology;
 struct RunConfig;
 struct TrainOptions;
 
-// How the workers of a run move.
-enum class Coordination {
-  kInStep,   // an update waits for all, and all see the same parameters
-  kFree,     // nobody waits for anybody, but all are there from the start to the end
-  kElastic,  // nobody waits for anybody, and workers come and go
+// What each worker leaves in a checkpoint, besides what is written once for the run.
+enum class Leaves {
+  kShards,      // its shards; all else all workers hold alike
+  kEverything,  // its shards, its store and what its algorithm holds: as many workers must take it up
+  kNothing,     // the parameters are all that goes on
 };
+
+// How the workers of a run move. Whoever acts on it asks for what is true of it, so that another way has to say
+// all of this.
+struct Coordination {
+  std::string_view name;  // in checkpoints; those of the same name can take over from each other
+  bool in_step;           // an update waits for all, and all see the same parameters
+  bool schedulable;       // the order of pulls and pushes can be given
+  Leaves leaves;
+};
+
+inline constexpr Coordination kInStep{
+    .name = "synchronous", .in_step = true, .schedulable = false, .leaves = Leaves::kShards};
+// Nobody waits for anybody, but all are there from the start to the end.
+inline constexpr Coordination kFree{
+    .name = "shared", .in_step = false, .schedulable = true, .leaves = Leaves::kEverything};
+// Nobody waits for anybody, and workers come and go.
+inline constexpr Coordination kElastic{
+    .name = "server, asynchronous", .in_step = false, .schedulable = false, .leaves = Leaves::kNothing};
 
 // What the workers of one process are to be connected for. All outlive the topology.
 struct RunContext {
@@ -36,7 +54,7 @@ struct StoreEntry {
   bool one_worker = false;   // it holds the parameters of one worker
   bool one_process = false;  // it lives in the memory of one process
   bool on_servers = false;   // servers hold it; through them, not by MPI, processes find each other
-  Coordination (*coordination)(const RunConfig& run) = nullptr;
+  const Coordination& (*coordination)(const RunConfig& run) = nullptr;
   std::unique_ptr<Topology> (*make)(const RunContext& context) = nullptr;  // throws Error
 };
 

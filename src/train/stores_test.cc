@@ -33,13 +33,13 @@ TEST(StoresTest, AnUnknownNameIsRefusedWithThoseThereAre) {
 TEST(StoresTest, ThePaceDecidesHowWorkersOfServersMove) {
   RunConfig run;
   run.store = StoreOnServers().name;
-  EXPECT_EQ(run.coordination(), Coordination::kInStep);
+  EXPECT_EQ(&run.coordination(), &kInStep);
   for (const Pace pace : {Pace::kAsync, Pace::kSsp}) {
     run.server.pace = pace;
-    EXPECT_EQ(run.coordination(), Coordination::kElastic);
+    EXPECT_EQ(&run.coordination(), &kElastic);
   }
   run.store = "shared";
-  EXPECT_EQ(run.coordination(), Coordination::kFree);  // whatever the pace of servers it does not have
+  EXPECT_EQ(&run.coordination(), &kFree);  // whatever the pace of servers it does not have
 }
 
 TEST(StoresTest, WorkersOfOtherProcessesCountOnlyInStepOnServers) {

@@ -128,9 +128,10 @@ TEST_F(BadInputTest, Schedules) {
     Refused(with(unfair), {"schedule", "must have turns that pull and push alternately"});
   Refused(with("0< 1< 2< 0> 1> 2>"), {"schedule", "no worker 2", "0 to 1"});
   Refused(with("0< 1< 0> 1> -1< -1>"), {"schedule", "no worker -1"});
-  for (const std::string store : {"allreduce", "local"}) {
-    Refused(Train({"--algo", "a2c", "--store", store, "--workers", "1", "--set", "schedule=0< 0>"}),
-            {"schedule", "asynchronous", "--store shared"});
+  for (const Args& store : {Args{"allreduce"}, Args{"local"}, Args{"server", "--servers", "1", "--async"}}) {
+    Args args = {"--algo", "a2c", "--workers", "1", "--set", "schedule=0< 0>", "--store"};
+    args.insert(args.end(), store.begin(), store.end());
+    Refused(Train(args), {"schedule", "asynchronous", "--store shared"});
   }
 }
 
