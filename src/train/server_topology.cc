@@ -50,7 +50,7 @@ std::uint64_t DrawId() {
 // The servers of a run and, if this process has started them, their lives.
 class Servers {
  public:
-  Servers(const RunContext& context, std::function<bool()> stopped) {
+  Servers(const RunContext& context, const std::function<bool()>& stopped) {
     const ServerConfig& config = context.settings.run.server;
     const TrainOptions& options = context.options;
     Transport& transport = LoadGrpc();
