@@ -13,7 +13,7 @@ demo:
 	@$(BUILD)/trireme train --env CartPole-v1 --algo ppo --target 475 --out $(DEMO)
 	@echo "picture: $(DEMO)/learning_curve.svg"
 
-# The whole program: parameter servers, MPI and the examples too; and the library, ready for `cmake --install build`.
+# The whole program: parameter servers, MPI, MP4 and the examples too; and the library, ready for `cmake --install build`.
 all:
 	scripts/setup all
 	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)

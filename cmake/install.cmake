@@ -1,8 +1,8 @@
 # The library, and what `cmake --install` puts where:
 #
-#   bin/trireme                              the program, which needs nothing of the rest but, for servers and MPI, the plug-ins
+#   bin/trireme                              the program, which needs nothing of the rest but, for servers, MPI and MP4, the plug-ins
 #   lib/libtrireme.so.<version>              all folders of src/ but cli and plan
-#   lib/trireme/libtrireme_{grpc,mpi_*}.so   plug-ins (base/plugin.h)
+#   lib/trireme/libtrireme_{grpc,mpi_*,ffmpeg}.so plug-ins (base/plugin.h)
 #   lib/cmake/Trireme, lib/pkgconfig         find_package(Trireme), pkg-config
 #   include/trireme/<folder>/<file>.h
 # Packages are made of what was built, which need not be everything.
@@ -18,14 +18,14 @@ target_include_directories(trireme_library INTERFACE $<INSTALL_INTERFACE:${CMAKE
 set(TRIREME_USER_OPTIONS -ffp-contract=off -Wno-psabi)
 target_compile_options(trireme_library INTERFACE ${TRIREME_USER_OPTIONS})
 target_link_libraries(trireme_library PUBLIC fmt::fmt
-  PRIVATE OpenSSL::Crypto tomlplusplus::tomlplusplus Threads::Threads ${CMAKE_DL_LIBS} ${TRIREME_XSMM} m)
+  PRIVATE OpenSSL::Crypto ZLIB::ZLIB tomlplusplus::tomlplusplus Threads::Threads ${CMAKE_DL_LIBS} ${TRIREME_XSMM} m)
 # What is linked in from static libraries is not for others.
 target_link_options(trireme_library PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
 
 install(TARGETS trireme RUNTIME COMPONENT program)
 install(TARGETS trireme_library EXPORT Trireme
   LIBRARY COMPONENT library NAMELINK_COMPONENT development)
-foreach(plugin grpc ${TRIREME_MPIS})
+foreach(plugin grpc ffmpeg ${TRIREME_MPIS})
   if(TARGET trireme_${plugin})
     install(TARGETS trireme_${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme COMPONENT plugins)
   endif()
@@ -35,7 +35,7 @@ endforeach()
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi|ffmpeg)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 include(CMakePackageConfigHelpers)
