@@ -72,6 +72,9 @@ struct Acrobot {
     obs[5] = s[3];
   }
 
+  static constexpr double kPicturesPerSecond = 15;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out);  // in drawing/
+
  private:
   [[gnu::always_inline]] static State Advance(const State& s, const State& slope, double time) {
     return {s[0] + time * slope[0], s[1] + time * slope[1], s[2] + time * slope[2], s[3] + time * slope[3]};

@@ -66,6 +66,9 @@ struct CartPole {
   [[gnu::always_inline]] static void Observe(const State& s, Vec* obs) {
     for (int k = 0; k < kObsSize; ++k) obs[k] = s[k];
   }
+
+  static constexpr double kPicturesPerSecond = 50;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out);  // in drawing/
 };
 
 }  // namespace trireme

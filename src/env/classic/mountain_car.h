@@ -15,6 +15,7 @@ struct MountainCar {
   static constexpr int kStateSize = 2;
   static constexpr int kObsSize = 2;
   static constexpr int kActionSize = 1;
+  static constexpr double kGoal = 0.5;  // position of the flag
   using State = std::array<Vec, kStateSize>;
 
   static EnvSpec Spec() {
@@ -34,7 +35,6 @@ struct MountainCar {
     constexpr double kMinPosition = -1.2;
     constexpr double kMaxPosition = 0.6;
     constexpr double kMaxSpeed = 0.07;
-    constexpr double kGoal = 0.5;
     constexpr double kForce = 0.001;
     constexpr double kGravity = 0.0025;
 
@@ -51,6 +51,9 @@ struct MountainCar {
     obs[0] = s[0];
     obs[1] = s[1];
   }
+
+  static constexpr double kPicturesPerSecond = 30;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out);  // in drawing/
 };
 
 }  // namespace trireme

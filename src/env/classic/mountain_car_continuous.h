@@ -19,6 +19,7 @@ struct MountainCarContinuous {
   static constexpr int kStateSize = 2;
   static constexpr int kObsSize = 2;
   static constexpr int kActionSize = 1;
+  static constexpr double kGoal = 0.45;  // position of the flag
   using State = std::array<Vec, kStateSize>;
 
   static EnvSpec Spec() {
@@ -38,7 +39,6 @@ struct MountainCarContinuous {
     constexpr double kMinPosition = -1.2;
     constexpr double kMaxPosition = 0.6;
     constexpr double kMaxSpeed = 0.07;
-    constexpr double kGoal = 0.45;
     constexpr double kPower = 0.0015;
     constexpr double kGravity = 0.0025;
 
@@ -76,6 +76,9 @@ struct MountainCarContinuous {
     obs[0] = s[0];
     obs[1] = s[1];
   }
+
+  static constexpr double kPicturesPerSecond = 30;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out);  // in drawing/
 };
 
 }  // namespace trireme

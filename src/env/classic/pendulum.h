@@ -59,6 +59,9 @@ struct Pendulum {
     obs[1] = sin;
     obs[2] = s[1];
   }
+
+  static constexpr double kPicturesPerSecond = 30;
+  static void Draw(const std::array<double, kStateSize>& s, Picture& out);  // in drawing/
 };
 
 }  // namespace trireme
