@@ -15,15 +15,15 @@
 namespace trireme {
 namespace {
 
-// Owns a file descriptor and, until Keep(), the temporary file behind it.
-class TemporaryFile {
+// Owns a file descriptor and, unless it is kept, the file behind it.
+class NewFile {
  public:
-  explicit TemporaryFile(std::filesystem::path path)
-      : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  NewFile(std::filesystem::path path, int flag)
+      : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | flag | O_CLOEXEC, 0644)) {
     if (fd_ < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
   }
-  ~TemporaryFile() {
-    if (fd_ >= 0) ::close(fd_);
+  ~NewFile() {
+    ::close(fd_);
     if (!kept_) ::unlink(path_.c_str());
   }
   void Write(std::string_view content) {
@@ -33,13 +33,16 @@ class TemporaryFile {
       if (written < 0) Fail("cannot write {}: {}", path_.string(), std::strerror(errno));
       content.remove_prefix(static_cast<std::size_t>(written));
     }
+  }
+  void Flush() {
     if (::fsync(fd_) != 0) Fail("cannot flush {}: {}", path_.string(), std::strerror(errno));
   }
+  void Keep() { kept_ = true; }
   void RenameTo(const std::filesystem::path& target) {
     if (::rename(path_.c_str(), target.c_str()) != 0) {
       Fail("cannot rename {} to {}: {}", path_.string(), target.string(), std::strerror(errno));
     }
-    kept_ = true;
+    Keep();
   }
 
  private:
@@ -68,10 +71,17 @@ std::string ReadFile(const std::filesystem::path& path) {
 }
 
 void WriteFileAtomically(const std::filesystem::path& path, std::initializer_list<std::string_view> parts) {
-  TemporaryFile file(path.string() + ".tmp");
+  NewFile file(path.string() + ".tmp", O_TRUNC);
   for (const std::string_view part : parts) file.Write(part);
+  file.Flush();
   file.RenameTo(path);
   FlushFolder(path.parent_path());
+}
+
+void WriteNewFile(const std::filesystem::path& path, std::string_view content) {
+  NewFile file(path, O_EXCL);
+  file.Write(content);
+  file.Keep();
 }
 
 std::vector<std::filesystem::path> ListFolder(const std::filesystem::path& folder) {

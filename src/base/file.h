@@ -20,6 +20,10 @@ inline void WriteFileAtomically(const std::filesystem::path& path, std::string_v
   WriteFileAtomically(path, {content});
 }
 
+// Writes a file that is not there yet, and leaves none if that fails. It is neither atomic nor flushed to disk: for files
+// of a folder that gets its name when all of them are there. Throws Error.
+void WriteNewFile(const std::filesystem::path& path, std::string_view content);
+
 // What is in a folder, in no order. Throws Error when it cannot be listed.
 std::vector<std::filesystem::path> ListFolder(const std::filesystem::path& folder);
 

@@ -45,6 +45,15 @@ TEST_F(FileTest, LargeContent) {
   EXPECT_EQ(Sha256Hex(ReadFile(folder / "a")), Sha256Hex(bytes));
 }
 
+TEST_F(FileTest, ANewFileIsNoneThatIsThere) {
+  WriteNewFile(folder / "a", "new");
+  EXPECT_EQ(ReadFile(folder / "a"), "new");
+  EXPECT_THROW(WriteNewFile(folder / "a", "other"), Error);
+  EXPECT_EQ(ReadFile(folder / "a"), "new");
+  EXPECT_THROW(WriteNewFile(folder / "missing" / "a", "new"), Error);
+  EXPECT_EQ(Entries(), 1u);
+}
+
 TEST_F(FileTest, FullDiskLeavesTheOldContentAndNoTemporary) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
   WriteFileAtomically(folder / "a", "old");
