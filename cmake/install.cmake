@@ -5,6 +5,7 @@
 #   lib/trireme/libtrireme_{grpc,mpi_*,ffmpeg}.so plug-ins (base/plugin.h)
 #   lib/cmake/Trireme, lib/pkgconfig         find_package(Trireme), pkg-config
 #   include/trireme/<folder>/<file>.h
+#   include/trireme/env_plugin.h             all that a plug-in with environments needs
 # Packages are made of what was built, which need not be everything.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(folders base picture metrics optim nn comm rpc env rollout replay store server algo train)
@@ -37,6 +38,8 @@ foreach(folder ${folders})
     FILES_MATCHING PATTERN *.h
     REGEX "/(grpc|mpi|ffmpeg)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
+
+install(FILES ${PROJECT_SOURCE_DIR}/src/env_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development)
 
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)

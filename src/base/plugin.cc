@@ -23,7 +23,9 @@ fs::path OwnLibraryFolder() {
   return fs::path(static_cast<const link_map*>(map)->l_name).parent_path();
 }
 
-std::vector<fs::path> Folders() {
+}  // namespace
+
+std::vector<fs::path> PluginFolders() {
   std::vector<fs::path> folders;
   if (const char* chosen = std::getenv("TRIREME_PLUGINS"); chosen != nullptr && *chosen != '\0') {
     folders.emplace_back(chosen);
@@ -38,8 +40,10 @@ std::vector<fs::path> Folders() {
   return folders;
 }
 
+namespace {
+
 std::optional<fs::path> FindPlugin(const std::string& library) {
-  for (const fs::path& folder : Folders()) {
+  for (const fs::path& folder : PluginFolders()) {
     std::error_code ignored;
     if (fs::exists(folder / library, ignored)) return folder / library;
   }
@@ -54,7 +58,7 @@ void* PluginSymbol(const std::string& library, const std::string& symbol, const 
   const std::optional<fs::path> path = FindPlugin(library);
   if (!path) {
     std::string searched;
-    for (const fs::path& folder : Folders()) {
+    for (const fs::path& folder : PluginFolders()) {
       searched += (searched.empty() ? "" : ", ") + folder.string();
     }
     Fail(

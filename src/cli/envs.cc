@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/plugin_header.h"
+#include "trireme/env/env_check.h"
 #include "trireme/env/registry.h"
 
 namespace trireme {
@@ -31,11 +34,12 @@ void PrintSource(const EnvSource& source, bool all) {
   const auto row = [](const std::string& name, const std::string& help) {
     fmt::print(kRow, name, "", "", "", "", help);
   };
-  if (!all || !source.list) return row(source.prefix + "NAME", source.help);
+  row(source.prefix + "NAME", source.help);
+  if (!all || !source.list) return;
   try {
     for (const EnvListing& env : source.list()) row(env.name, env.help);
   } catch (const Error& error) {  // of one source, which keeps nobody from hearing of the others
-    row(source.prefix + "NAME", fmt::format("{}; cannot be listed: {}", source.help, error.what()));
+    row(source.prefix + "NAME", fmt::format("cannot be listed: {}", error.what()));
   }
 }
 
@@ -69,7 +73,37 @@ void PrintEnv(const std::string& name, const std::vector<std::string>& assignmen
   ConfigFields fields;
   fields.Add(*options, kEnvOptionPrefix);
   if (!fields.fields().empty()) fmt::print("\nOptions, for --set:\n{}", fields.Help());
-  if (options->takes_args()) fmt::print("\nTakes other arguments too: --env-arg key=value\n");
+  if (!options->takes_args()) return;
+  if (const std::string known = options->ArgsHelp(); known.empty()) {
+    fmt::print("\nTakes other arguments too: --env-arg key=value\n");
+  } else {
+    fmt::print("\nArguments, for --env-arg:\n{}", known);
+  }
+}
+
+// Runs every check on an environment, for whoever writes one.
+void RunChecks(const std::string& name, const std::vector<std::string>& assignments) {
+  const std::unique_ptr<EnvOptions> options = FindEnvOptions(name);
+  const EnvEntry env = FindEnv(name, *options, ParseEnvArgs(assignments, "--env-arg"));
+  int failed = 0;
+  for (const EnvCheck& check : EnvChecks()) {
+    fmt::print("{:<60} ", check.what);
+    std::fflush(stdout);  // before what may take long, or crash
+    if (check.promised != nullptr && !(env.facts.*check.promised)) {
+      fmt::print("not promised\n");
+      continue;
+    }
+    try {
+      check.run(env);
+      fmt::print("ok\n");
+    } catch (const std::exception& error) {
+      fmt::print("FAILED\n  {}\n", error.what());
+      ++failed;
+    }
+  }
+  if (failed > 0)
+    Fail("{} is not right: {} of {} checks failed, see above", name, failed, EnvChecks().size());
+  fmt::print("{} is right, as far as {} random steps can tell\n", name, LongRun(env));
 }
 
 }  // namespace
@@ -80,14 +114,24 @@ Command AddEnvsCommand(CommandLine& program) {
     std::string name;
     std::vector<std::string> args;
     bool all = false;
+    bool check = false;
+    bool plugin_header = false;
   };
   auto flags = std::make_shared<Flags>();
   command.Option("name", flags->name, "tell about this environment and its options");
   command.Option("--env-arg", flags->args,
                  "with this argument of the environment, key=value; may be repeated");
   command.Flag("--all", flags->all, "list what sources of environments have as well");
+  command.Flag("--check", flags->check, "step this environment at random and say whether it keeps the rules");
+  command.Flag("--plugin-header", flags->plugin_header,
+               "print env_plugin.h, to write environments of your own in C and C++");
   return [flags] {
-    if (flags->name.empty()) {
+    if (flags->plugin_header) {
+      fmt::print("{}", PluginHeader());
+    } else if (flags->check) {
+      if (flags->name.empty()) Fail("--check needs the name of an environment: trireme envs NAME --check");
+      RunChecks(flags->name, flags->args);
+    } else if (flags->name.empty()) {
       ListEnvs(flags->all);
     } else {
       PrintEnv(flags->name, flags->args);

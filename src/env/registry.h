@@ -33,6 +33,8 @@ class EnvOptions {
   virtual void Fields(ConfigFields& field) = 0;
   // Whether there may be other arguments than Fields names.
   virtual bool takes_args() const { return false; }
+  // Those that are known beforehand, a line each, for `trireme envs NAME`; empty where nobody can tell.
+  virtual std::string ArgsHelp() const { return ""; }
   // The environment with the options as they stand, and these arguments: none unless takes_args(). Throws Error
   // when they do not fit together or are not understood.
   virtual EnvEntry Entry(const EnvArgs& args) const = 0;
