@@ -79,38 +79,20 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
 
 std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
   const std::string text = flags.config.empty() ? "" : ReadFile(flags.config);
-  std::string env = flags.env.empty() ? ReadTomlText(text, "env", flags.config) : flags.env;
-  std::string algo = flags.algo.empty() ? ReadTomlText(text, "algo", flags.config) : flags.algo;
+  const std::string env = flags.env.empty() ? ReadTomlText(text, "env", flags.config) : flags.env;
+  const std::string algo = flags.algo.empty() ? ReadTomlText(text, "algo", flags.config) : flags.algo;
   if (env.empty()) Fail("say which environment: --env NAME (`trireme envs` lists them)");
-  if (algo.empty()) algo = "ppo";
   std::string store = Chosen("store", flags.store, flags, text);
-  std::string pace = Chosen("pace", PaceFlag(flags), flags, text);
   if (store.empty() && flags.servers) store = StoreOnServers().name;
-  for (const System& system : kSystems) {
-    if (system.name != algo) continue;
-    const bool other = !store.empty() && store != system.store && !FindStore(store).on_servers;
-    if (other || pace == "sync") {
-      Fail(
-          "--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for "
-          "others",
-          algo, system.algo, system.store, system.algo);
-    }
-    algo = system.algo;
-    if (store.empty()) store = system.store;
-    if (pace.empty()) pace = "async";
-  }
-  if (store.empty()) store = RunConfig().store;
-  const bool on_servers = FindStore(store).on_servers;
-  if (!on_servers && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
+  auto settings = SettingsFor({env, algo, store, Chosen("pace", PaceFlag(flags), flags, text)});
+  const RunConfig chosen = settings->run;
+  if (!chosen.store_entry().on_servers && (flags.servers || PaceFlag(flags) || flags.backup_workers)) {
     Fail("--servers, --sync, --async, --ssp and --backup-workers are for --store server");
   }
-  const bool own_pace = on_servers && !pace.empty() && pace != "sync";  // decides which preset
-  const Pace chosen = own_pace ? Pace::kAsync : Pace::kSync;
-  auto settings = std::make_unique<RunSettings>(env, algo, store, chosen);
   settings->fields.ApplyToml(text, flags.config);
-  settings->run.env = env;
-  settings->run.algo = algo;
-  settings->run.store = store;
+  settings->run.env = chosen.env;
+  settings->run.algo = chosen.algo;
+  settings->run.store = chosen.store;
   ApplyFlags(flags, *settings);
   return settings;
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -159,10 +158,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     return 0;
   }
   if (!folder) {
-    std::string name = fmt::format("{}-{}-seed{}", run.env, run.algo, run.seed);
-    std::ranges::replace_if(
-        name, [](char c) { return c == '/' || c == ':'; }, '-');
-    folder = RunFolder::Create(flags.out, name, settings->fields.ToToml());
+    folder = RunFolder::Create(flags.out, run.Name(), settings->fields.ToToml());
   }
   const TrainResult result = [&] {
     try {

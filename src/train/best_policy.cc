@@ -73,17 +73,40 @@ void BestPolicy::RemoveOthers(const RunFolder& folder, const RunProgress& progre
   }
 }
 
-std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const RunConfig& run,
-                                          const Network& network, const RunProgress& progress) {
-  if (!progress.best.exists()) return std::nullopt;
-  const fs::path path = PathOf(folder, progress.best.steps);
+namespace {
+
+template <class Use>
+auto UsePolicy(Use&& use) {
   try {
-    StateReader file = ReadCheckpoint(path);
-    RequireIdentity(file, run, network);
-    return file;
+    return use();
   } catch (const Error& error) {
     Fail("the best policy cannot be used: {}. The last one can: --which last", error.what());
   }
+}
+
+BestEvaluation LoadBestEvaluation(const StateReader& in) {
+  BestEvaluation best;
+  if (!in.Has("best/steps")) return best;  // so in early runs
+  best.Visit(
+      [&](const char* name, auto& value) { value = in.GetValue<std::decay_t<decltype(value)>>(name); });
+  return best;
+}
+
+}  // namespace
+
+std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const StateReader& checkpoint) {
+  const BestEvaluation best = LoadBestEvaluation(checkpoint);
+  if (!best.exists()) return std::nullopt;
+  return UsePolicy([&] { return ReadCheckpoint(PathOf(folder, best.steps)); });
+}
+
+BestEvaluation LoadBestPolicy(const StateReader& policy, const RunConfig& run, const Network& network,
+                              std::span<float> params) {
+  return UsePolicy([&] {
+    RequireIdentity(policy, run, network);
+    policy.Get<float>("params", params);
+    return LoadBestEvaluation(policy);
+  });
 }
 
 }  // namespace trireme

@@ -50,9 +50,11 @@ class BestPolicy {
   std::int64_t last_kept_ = -1;  // steps of what the last checkpoint names
 };
 
-// What Write() has written for the best evaluation that `progress` tells of; nothing when it tells of none.
-// Throws Error when the file is missing, damaged or of another run.
-std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const RunConfig& run,
-                                          const Network& network, const RunProgress& progress);
+// What Write() has written for the best evaluation that `checkpoint` tells of; nothing when it tells of none. Throws
+// Error when the file is missing or damaged.
+std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const StateReader& checkpoint);
+// Its parameters, and which evaluation it is of. Throws Error when it is of another run.
+BestEvaluation LoadBestPolicy(const StateReader& policy, const RunConfig& run, const Network& network,
+                              std::span<float> params);
 
 }  // namespace trireme

@@ -97,6 +97,13 @@ std::vector<std::string> ServerConfig::List() const {
   return list;
 }
 
+std::string RunConfig::Name() const {
+  std::string name = fmt::format("{}-{}-seed{}", env, algo, seed);
+  std::ranges::replace_if(
+      name, [](char c) { return c == '/' || c == ':'; }, '-');
+  return name;
+}
+
 RunSettings::RunSettings(const std::string& env, const std::string& algo, const std::string& store, Pace pace)
     : env_options(FindEnvOptions(env)), algorithm(FindAlgorithm(algo).make_settings()) {
   run.env = env;
@@ -210,7 +217,7 @@ void RunSettings::SetEnvArgs(std::span<const std::string> assignments, const std
   }
 }
 
-void RunSettings::ResolveEnv() {
+void RunSettings::ResolveEnv(const EnvSpec* known) {
   const EnvArgs args = ParseEnvArgs(run.env_args, "env_args");
   run.env_args.clear();
   for (const EnvArg& arg : args) run.env_args.push_back(EnvArgText(arg));
@@ -222,11 +229,16 @@ void RunSettings::ResolveEnv() {
   };
   for (std::size_t i = first_option_; i < end_of_options_; ++i) add(fields.fields()[i]);
   add(*std::ranges::find(fields.fields(), "env_args", &ConfigFields::Field::name));
-  if (!env_ || chosen != run.env_options) {
+  if (known != nullptr) {
+    env_ = EnvEntry{.spec = *known, .make = [](int) -> std::unique_ptr<EnvBatch> {
+                      Fail("there is no environment: it was only asked what it shows and takes");
+                    }};
+  } else if (!env_ || chosen != run.env_options) {
     env_.reset();  // what it has captured first
     env_ = FindEnv(run.env, *env_options, args);
   }
   run.env_options = chosen;
+  run.env_spec = env_->spec;
   run.env_snapshots = env_->facts.snapshots;
   if (!run.target) run.target = env_->spec.reward_threshold;
   if (run.stop_at_target && !run.target) {
@@ -256,7 +268,11 @@ void CheckActions(const EnvSpec& env, const AlgorithmEntry& algo) {
 
 }  // namespace
 
-void RunSettings::Resolve(int processes, int processors) {
+void RunSettings::Resolve(int processes, int processors) { Resolve(processes, processors, nullptr); }
+
+void RunSettings::ResolveWithout(const EnvSpec& spec) { Resolve(1, UsableProcessors(), &spec); }
+
+void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   run.processes = processes;
   ResolveWorkers(run, processors);
   if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
@@ -264,7 +280,7 @@ void RunSettings::Resolve(int processes, int processors) {
         "{} needs workers that move in step and agree on statistics: switch it off, or use --store allreduce",
         algorithm->NeedsWorkersInStep());
   }
-  ResolveEnv();  // after what can be refused without: it may start processes
+  ResolveEnv(known);  // after what can be refused without: it may start processes
   const EnvSpec& spec = env().spec;
   CheckActions(spec, FindAlgorithm(run.algo));
   algorithm->Validate(spec, run.shards);
@@ -278,6 +294,28 @@ void RunSettings::Resolve(int processes, int processors) {
         gib(ExperienceBytes()), gib(MachineMemory()));
   }
   algorithm->MakeNetwork(spec);  // refuses layers that make no network, before anything is written
+}
+
+std::unique_ptr<RunSettings> SettingsFor(RunChoice choice) {
+  auto& [env, algo, store, pace] = choice;
+  if (algo.empty()) algo = RunConfig().algo;
+  for (const System& system : kSystems) {
+    if (system.name != algo) continue;
+    const bool other = !store.empty() && store != system.store && !FindStore(store).on_servers;
+    if (other || pace == "sync") {
+      Fail(
+          "--algo {} is {} with workers that move on their own, on --store {} or server: say --algo {} for "
+          "others",
+          algo, system.algo, system.store, system.algo);
+    }
+    algo = system.algo;
+    if (store.empty()) store = system.store;
+    if (pace.empty()) pace = "async";
+  }
+  if (store.empty()) store = RunConfig().store;
+  const bool own_pace =
+      FindStore(store).on_servers && !pace.empty() && pace != "sync";  // decides which preset
+  return std::make_unique<RunSettings>(env, algo, store, own_pace ? Pace::kAsync : Pace::kSync);
 }
 
 std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder) {

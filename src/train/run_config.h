@@ -62,6 +62,7 @@ struct RunConfig {
   int processes = 1;
   std::string env_options = {};  // those that are not the defaults: "max_steps=200 args=["wind=1.5"]"
   bool env_snapshots = true;     // EnvFacts::snapshots: checkpoints hold the environments
+  EnvSpec env_spec = {};         // of checkpoints, for whoever acts by them without the environment
 
   void Fields(ConfigFields& field);
 
@@ -75,6 +76,8 @@ struct RunConfig {
   const Coordination& coordination() const { return store_entry().coordination(*this); }
   bool in_step() const { return coordination().in_step; }
   bool asynchronous() const { return !in_step(); }
+  // For folders: "CartPole-v1-ppo-seed1".
+  std::string Name() const;
   // Of all processes; of an elastic run, of this one.
   int total_workers() const {
     const bool elsewhere = store_entry().on_servers && in_step() && server.run_workers > 0;
@@ -121,13 +124,23 @@ class RunSettings {
   // Fills in what is chosen automatically, finds the environment unless it is the one there is already, and
   // checks that everything fits together, for a run of `processes` with `processors` each. Throws Error.
   void Resolve(int processes = 1, int processors = UsableProcessors());
+  // The same for whoever only acts by what was learned: the environment is not looked for, and cannot be made.
+  void ResolveWithout(const EnvSpec& spec);
 
  private:
-  void ResolveEnv();
+  void Resolve(int processes, int processors, const EnvSpec* known);
+  void ResolveEnv(const EnvSpec* known);
 
   std::size_t first_option_ = 0, end_of_options_ = 0;  // of the environment, among the fields
   std::optional<EnvEntry> env_;
 };
+
+// What decides which defaults and preset a run begins with. Empty: not chosen.
+struct RunChoice {
+  std::string env, algo, store, pace;  // algo may be one of kSystems
+};
+// The settings a run so chosen begins with. Throws Error.
+std::unique_ptr<RunSettings> SettingsFor(RunChoice choice);
 
 // The settings saved in the folder of a run, and from their text, where `origin` is the file it is from.
 // Throw Error.

@@ -12,13 +12,12 @@
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/group_of_one.h"
-#include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
-#include "trireme/train/best_policy.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/report_writer.h"
 #include "trireme/train/run_state.h"
+#include "trireme/train/trained_policy.h"
 #include "trireme/train/worker.h"
 
 namespace trireme {
@@ -190,47 +189,19 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options) {
 
 RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
                      std::uint64_t seed) {
-  const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
-  if (!checkpoint) Fail("{} holds no checkpoint yet: nothing to evaluate", folder.path().string());
-  const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
+  TrainedPolicy policy(settings, ReadPolicy(folder, which));
   const RunConfig& run = settings.run;
-  const std::string origin = folder.path().string();
-  RunProgress progress;
-  LoadProgress(*checkpoint, origin, run, network, progress);
-  std::optional<StateReader> best;
-  if (which == Which::kBest) best = ReadBestPolicy(folder, run, network, progress);
-
-  std::vector<float> params(network.param_count());
-  if (best) {
-    best->Get<float>("params", params);
-  } else {
-    LoadParams(*checkpoint, origin, WorkerPrefix(run, 0), params);
-  }
   GroupOfOne alone;
-  const auto store = MakeAllReduceStore(alone.comm(), settings.algorithm->optimizer(), params);
-  const std::unique_ptr<Executor> executor = MakeExecutor(network);
-  const auto algorithm = settings.algorithm->Make({.env = settings.env(),
-                                                   .executor = *executor,
-                                                   .store = *store,
-                                                   .seed = run.seed,
-                                                   .shards = run.shards,
-                                                   .first_shard = 0,
-                                                   .own_shards = 0});
-  if (best) {
-    algorithm->LoadCommon(*best);
-    progress.steps = progress.best.steps;
-  } else {
-    LoadAlgorithm(*checkpoint, origin, run, 0, *algorithm);
-  }
   Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
-  const std::optional<Evaluation> evaluation = evaluator.Run(*algorithm, alone.comm(), 0, run.shards);
+  const std::optional<Evaluation> evaluation = evaluator.Run(policy.algorithm(), alone.comm(), 0, run.shards);
   TRIREME_CHECK(evaluation.has_value());  // nobody stops it
+  RunProgress progress = policy.progress();
   progress.eval_mean = evaluation->mean;
   progress.eval_std = evaluation->std;
   progress.eval_cut_off = evaluation->cut_off;
-  RunFacts facts = MakeFacts(settings, progress, ParamsSha256(store->params()));
+  RunFacts facts = MakeFacts(settings, progress, ParamsSha256(policy.params()));
   facts.eval_episodes = episodes;
-  facts.which = best ? "best" : "last";
+  facts.which = policy.which() == Which::kBest ? "best" : "last";
   return facts;
 }
 

@@ -23,6 +23,7 @@
 #include "trireme/train/observer.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/trained_policy.h"
 
 namespace trireme {
 
@@ -74,10 +75,7 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options);
 // One JSON object on one line: the contract of --json.
 std::string ResultJson(const RunFacts& facts);
 
-// Which policy of a run: that of its best evaluation, or that of its newest checkpoint.
-enum class Which { kBest, kLast };
-
-// Evaluates it. Of a run that keeps no best policy, because it is older or was never evaluated, the last one;
+// Evaluates a policy of a run. Of a run that keeps no best policy, because it is older or was never evaluated, the last one;
 // `which` of the facts says so. Throws Error.
 RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
                      std::uint64_t seed);
