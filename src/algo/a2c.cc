@@ -83,6 +83,7 @@ class A2c final : public Algorithm {
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
+  void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -231,6 +232,11 @@ void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std
 void A2c::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
   tape_->SetParams(context_.store.params());
   model_.Greedy(obs.data(), masks, n, *tape_, actions.data());
+}
+
+void A2c::Explore(const ActionRequest& request) {
+  tape_->SetParams(context_.store.params());
+  model_.Sample(request, *tape_);
 }
 
 void A2c::SaveCommon(StateWriter& out) const {

@@ -22,6 +22,7 @@
 #include "trireme/metrics/metric_row.h"
 #include "trireme/nn/executor.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/rollout/rollout.h"
 #include "trireme/store/parameter_store.h"
 
 namespace trireme {
@@ -54,6 +55,9 @@ class Algorithm {
   virtual void Act(std::span<const float> obs, const std::uint8_t* masks, int n,
                    std::span<float> actions) = 0;
   static constexpr int kMostActed = 128;
+  // The actions it would choose while it learns, with as much exploring as is left at the end of a run. The same
+  // conditions; `extra` is given.
+  virtual void Explore(const ActionRequest& request) = 0;
 
   // State beyond the store's: of this worker's shards, and what all workers that move in step hold alike. A
   // worker that joins others takes over their common state and has shards of its own. Loading throws Error.

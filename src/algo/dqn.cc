@@ -129,6 +129,7 @@ class Dqn final : public Algorithm {
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
+  void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -287,6 +288,11 @@ void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
 void Dqn::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
   tape_->SetParams(context_.store.params());
   QGreedy(head_, tape_->Forward(0, obs.data(), n).data(), n, actions.data(), masks);
+}
+
+void Dqn::Explore(const ActionRequest& request) {
+  tape_->SetParams(context_.store.params());
+  ChooseActions(static_cast<float>(config_.epsilon_end), request);
 }
 
 void Dqn::SaveCommon(StateWriter& out) const {

@@ -112,6 +112,7 @@ class Ppo final : public Algorithm {
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps(); }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
+  void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -126,6 +127,7 @@ class Ppo final : public Algorithm {
   void AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient,
                    std::span<float> stats);
   int MinibatchSize(int part) const;
+  const float* PrepareToAct(const float* obs, int n);
 
   PpoConfig config_;
   WorkerContext context_;
@@ -304,15 +306,26 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
   }
 }
 
-void Ppo::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
+// The observations as the network is given them.
+const float* Ppo::PrepareToAct(const float* obs, int n) {
+  tape_->SetParams(context_.store.params());
   const std::size_t obs_size = context_.env.spec.obs.size();
   float* scaled = batch_.obs.data();
-  std::copy_n(obs.data(), n * obs_size, scaled);
+  std::copy_n(obs, n * obs_size, scaled);
   for (int i = 0; config_.normalise_obs && i < n; ++i) {
     obs_normaliser_.Apply(scaled + i * obs_size, scaled + i * obs_size);
   }
-  tape_->SetParams(context_.store.params());
-  model_.Greedy(scaled, masks, n, *tape_, actions.data());
+  return scaled;
+}
+
+void Ppo::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
+  model_.Greedy(PrepareToAct(obs.data(), n), masks, n, *tape_, actions.data());
+}
+
+void Ppo::Explore(const ActionRequest& request) {
+  ActionRequest scaled = request;
+  scaled.obs = PrepareToAct(request.obs, request.n);
+  model_.Sample(scaled, *tape_);
 }
 
 void Ppo::SaveCommon(StateWriter& out) const {

@@ -49,13 +49,16 @@
 
 namespace trireme {
 
-// A batch whose states can be looked at and replaced: for tests and for continuing from a known state.
+// A batch whose states can be looked at and replaced, and whose copies can have seeds of their own: for tests, for
+// continuing from a known state, and for whoever seeds as Gymnasium does.
 class SettableBatch : public EnvBatch {
  public:
   // The state of copy i, as many numbers as the environment has.
   virtual std::vector<double> StateOf(int i) const = 0;
   // Replaces the state of copy i and its observation, and leaves its clock, return and episode number alone.
   virtual void SetState(int i, std::span<const double> state) = 0;
+  // Starts episode 0 of every copy. Copy i then draws what the first copy draws after Reset(seeds[i], purpose, 0).
+  virtual void ResetEach(std::span<const std::uint64_t> seeds, Purpose purpose) = 0;
 };
 
 // How copies of E are drawn; null: not at all.
@@ -101,9 +104,17 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPi
     seed_ = seed;
     purpose_ = purpose;
     first_id_ = first_id;
-    std::fill(episode_.begin(), episode_.end(), 0);
-    ClearOutputs();
-    for (std::size_t i = 0; i < size_; ++i) StartEpisode(i);
+    own_seeds_.clear();
+    StartEpisodes();
+  }
+
+  void ResetEach(std::span<const std::uint64_t> seeds, Purpose purpose) override {
+    TRIREME_CHECK(seeds.size() == size_);
+    seed_ = 0;
+    purpose_ = purpose;
+    first_id_ = 0;
+    own_seeds_.assign(seeds.begin(), seeds.end());
+    StartEpisodes();
   }
 
   void StepBegin(std::span<const float> actions) override {
@@ -160,6 +171,7 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPi
     out.Put<double>(scope + "/elapsed", elapsed_.span().first(size_));
     out.Put<double>(scope + "/returns", returns_.span().first(size_));
     out.Put<std::uint64_t>(scope + "/episode", episode_.span());
+    if (!own_seeds_.empty()) out.Put<std::uint64_t>(scope + "/own_seeds", own_seeds_);
   }
 
   void Load(const StateReader& in, const std::string& scope) override {
@@ -178,6 +190,8 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPi
     in.Get<double>(scope + "/elapsed", elapsed_.span().first(size_));
     in.Get<double>(scope + "/returns", returns_.span().first(size_));
     in.Get<std::uint64_t>(scope + "/episode", episode_.span());
+    own_seeds_.resize(in.Has(scope + "/own_seeds") ? size_ : 0);
+    if (!own_seeds_.empty()) in.Get<std::uint64_t>(scope + "/own_seeds", own_seeds_);
     ClearOutputs();
     for (std::size_t i = 0; i < size_; ++i) Store(i, LoadState(i));
   }
@@ -248,8 +262,16 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPi
     }
   }
 
+  void StartEpisodes() {
+    std::fill(episode_.begin(), episode_.end(), 0);
+    ClearOutputs();
+    for (std::size_t i = 0; i < size_; ++i) StartEpisode(i);
+  }
+
   void StartEpisode(std::size_t i) {
-    RandomStream random(seed_, purpose_, first_id_ + static_cast<std::uint32_t>(i), episode_[i]);
+    const bool own = !own_seeds_.empty();
+    RandomStream random(own ? own_seeds_[i] : seed_, purpose_,
+                        own ? 0 : first_id_ + static_cast<std::uint32_t>(i), episode_[i]);
     Single s;
     E::Reset(s, random);
     Store(i, s);
@@ -303,6 +325,8 @@ class SoaBatch final : public SettableBatch, private EnvSnapshots, private EnvPi
   std::uint64_t seed_ = 0;
   Purpose purpose_ = Purpose::kTest;
   std::uint32_t first_id_ = 0;
+  std::vector<std::uint64_t>
+      own_seeds_;                  // of the copies, where they have any; else seed_ and their numbers count
   AlignedBuffer<double> state_;    // [kStateSize, padded_]
   AlignedBuffer<double> elapsed_;  // steps taken in the current episode; double to match the other lanes
   AlignedBuffer<double> returns_;  // rewards of the current episode so far

@@ -51,6 +51,32 @@ TEST_P(Conformance, OtherSeedOrPurposeOtherStart) {
   EXPECT_EQ(starts.size(), 24u) << "two copies start alike";
 }
 
+// Every copy by its own seed, as if it were the first and only one, through several episodes and a snapshot.
+TEST_P(Conformance, CopiesCanHaveSeedsOfTheirOwn) {
+  const std::vector<std::uint64_t> seeds = {7, 9, 7, std::uint64_t{1} << 40};
+  const auto together = Make(4);
+  Settable(*together).ResetEach(seeds, Purpose::kEnvReset);
+  std::vector<std::unique_ptr<EnvBatch>> alone;
+  for (const std::uint64_t seed : seeds) alone.push_back(Make(1, seed));
+  const int size = spec().action.size();
+  for (int t = 0; t < LongRun(GetParam()); ++t) {
+    if (t == 10) {
+      StateWriter saved;
+      together->snapshots()->Save(saved, "env");
+      together->Reset(1, Purpose::kEnvReset, 0);
+      together->snapshots()->Load(StateReader(std::move(saved).Encode()), "env");
+    }
+    const std::vector<float> actions = RandomActions(*alone[0], 0, t);
+    std::vector<float> all;
+    for (int i = 0; i < 4; ++i) all.insert(all.end(), actions.begin(), actions.begin() + size);
+    together->Step(all);
+    for (const auto& one : alone) one->Step(actions);
+    for (std::size_t i = 0; i < seeds.size(); ++i) {
+      ASSERT_EQ(SeenByAll(*together)[i], SeenByAll(*alone[i])[0]) << "copy " << i << " after step " << t;
+    }
+  }
+}
+
 TEST_P(Conformance, ACopyDoesNotDependOnTheInstructionSet) {
   OverrideIsa(Isa::kAvx512);
   const auto widest = Make(13, 1, 100);  // a whole block and a part of one

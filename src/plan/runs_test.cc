@@ -44,6 +44,7 @@ class KnownTimes final : public Algorithm {
   }
   std::int64_t steps_per_iteration() const override { return 256; }
   void Act(std::span<const float>, const std::uint8_t*, int, std::span<float>) override {}
+  void Explore(const ActionRequest&) override {}
   void SaveShards(StateWriter&) const override {}
   void SaveCommon(StateWriter&) const override {}
   void LoadShards(const StateReader&) override {}

@@ -37,6 +37,7 @@ class FixedPolicy final : public Algorithm {
     if (first_obs_.empty()) first_obs_.assign(obs.begin(), obs.end());
     for (int b = 0; b < n; ++b) actions[b] = LeanAction(obs.data() + 4 * b);
   }
+  void Explore(const ActionRequest&) override { FAIL() << "evaluations do not explore"; }
   void SaveShards(StateWriter&) const override {}
   void SaveCommon(StateWriter&) const override {}
   void LoadShards(const StateReader&) override {}

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,6 +52,22 @@ class TrainedPolicyTest : public testing::Test {
   }
   std::filesystem::path path() const { return scratch_.path() / "run"; }
 
+  // One action for the same observation in each of `steps` steps.
+  static std::vector<float> Explored(TrainedPolicy& policy, std::vector<float> obs, int steps) {
+    std::vector<float> actions;
+    for (int step = 0; step < steps; ++step) {
+      float action = 0, log_prob = 0;
+      policy.algorithm().Explore({.seed = 5,
+                                  .step = static_cast<std::uint64_t>(step),
+                                  .n = 1,
+                                  .obs = obs.data(),
+                                  .actions = &action,
+                                  .extra = &log_prob});
+      actions.push_back(action);
+    }
+    return actions;
+  }
+
   static std::vector<float> ActionsOf(const PolicyFiles& files, const RunFolder& folder) {
     const std::unique_ptr<RunSettings> settings = ReadRunSettings(folder);
     ResolveToAct(files, *settings);
@@ -96,6 +113,26 @@ TEST_F(TrainedPolicyTest, FilesOnTheirOwnActAsThoseOfTheFolder) {
   const std::vector<std::filesystem::path> checkpoints = ListCheckpoints(path());
   ASSERT_EQ(checkpoints.size(), 2u);
   EXPECT_NE(ActionsOf(ReadPolicyFile(checkpoints[1]), folder), ActionsOf(last, folder));
+}
+
+// Around the best action, as far as the policy is unsure; by its normaliser too.
+TEST_F(TrainedPolicyTest, ExploresAsItDidWhileItLearned) {
+  TrainSmall("ppo");
+  const RunFolder folder = RunFolder::Open(path());
+  const PolicyFiles files = ReadPolicy(folder, Which::kLast);
+  const std::unique_ptr<RunSettings> settings = ReadRunSettings(folder);
+  ResolveToAct(files, *settings);
+  TrainedPolicy policy(*settings, files);
+  const std::vector<float> obs = {0.5f, 0.5f, -1.0f};
+  float best = 0;
+  policy.algorithm().Act(obs, nullptr, 1, {&best, 1});
+  const std::vector<float> actions = Explored(policy, obs, 4000);
+  double mean = 0, square = 0;
+  for (const float action : actions) mean += action / 4000, square += action * action / 4000;
+  const double deviation = std::sqrt(square - mean * mean);
+  EXPECT_GT(deviation, 0.3);
+  EXPECT_NEAR(mean, best, 5 * deviation / std::sqrt(4000));
+  EXPECT_EQ(Explored(policy, obs, 4000), actions);
 }
 
 TEST_F(TrainedPolicyTest, FilesWithoutADescriptionAskTheEnvironment) {

@@ -102,6 +102,11 @@ class Reinforce final : public Algorithm {
     }
   }
 
+  void Explore(const ActionRequest& request) override {
+    tape_->SetParams(context_.store.params());
+    ChooseActions(request);
+  }
+
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
   // Beyond the parameters, which the store saves, workers have nothing in common.
