@@ -32,6 +32,10 @@ foreach(plugin grpc ffmpeg ${TRIREME_MPIS})
   endif()
 endforeach()
 
+# The folders on their own, for the Python module (python/CMakeLists.txt), which is linked with what was built here.
+list(TRANSFORM folders PREPEND trireme_ OUTPUT_VARIABLE archives)
+export(TARGETS ${archives} FILE ${PROJECT_BINARY_DIR}/TriremeFolders.cmake)
+
 # Headers of plug-ins and of tests stay at home, but for the kit that environments of others are tested with.
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
