@@ -52,12 +52,13 @@ const char* Reset(void* batch, uint32_t count, const uint32_t* copies, const tri
   CartPoles& s = Of(batch);
   for (uint32_t k = 0; k < count; ++k) {
     trireme_random random = streams[k];
+    const auto draw = [&] { return -0.05 + 0.1 * trireme_uniform(&random); };
     const uint32_t i = copies[k];
     float* obs = static_cast<float*>(to->obs) + 4 * i;
-    for (std::vector<double>* variable : {&s.x, &s.x_dot, &s.theta, &s.theta_dot}) {
-      (*variable)[i] = -0.05 + 0.1 * trireme_uniform(&random);
-      *obs++ = static_cast<float>((*variable)[i]);
-    }
+    obs[0] = static_cast<float>(s.x[i] = draw());
+    obs[1] = static_cast<float>(s.x_dot[i] = draw());
+    obs[2] = static_cast<float>(s.theta[i] = draw());
+    obs[3] = static_cast<float>(s.theta_dot[i] = draw());
   }
   return nullptr;
 }
@@ -102,6 +103,8 @@ FOR_SEVERAL_PROCESSORS void Advance(size_t n, const float* __restrict action, do
     obs[4 * i + 1] = static_cast<float>(x_dot[i]);
     obs[4 * i + 2] = static_cast<float>(theta[i]);
     obs[4 * i + 3] = static_cast<float>(theta_dot[i]);
+  }
+  for (size_t i = 0; i < n; ++i) {  // apart: loops over numbers of one size make the better vectors
     terminated[i] = (x[i] < -kMaxX) | (x[i] > kMaxX) | (theta[i] < -kMaxTheta) | (theta[i] > kMaxTheta);
   }
 }

@@ -20,15 +20,6 @@ constexpr std::uint64_t kMostState = 1ull << 36;  // bytes that a batch can want
 constexpr std::size_t kStateGuard = 64;           // bytes behind them
 constexpr std::byte kGuardByte{0xA5};
 
-trireme_random StreamOf(std::uint64_t seed, Purpose purpose, std::uint32_t id, std::uint64_t episode) {
-  const PhiloxBlock counter = StreamCounter(purpose, id, episode, 0);
-  trireme_random random = {};
-  random.key = seed;
-  std::ranges::copy(counter, random.counter);
-  random.used = 4;
-  return random;
-}
-
 }  // namespace
 
 EnvEntry PluginEntry(const trireme_env& env, const EnvArgs& args, const std::string& name,
@@ -51,17 +42,21 @@ void PluginBatch::Destroy::operator()(void* batch) const {
 PluginBatch::PluginBatch(std::shared_ptr<const PluginEnv> env, int size)
     : env_(std::move(env)),
       size_(static_cast<std::size_t>(size)),
+      obs_bytes_(spec().obs.bytes()),
+      mask_bytes_(spec().masks ? static_cast<std::size_t>(spec().action.choices()) : 0),
+      obs_floats_(spec().obs.type == ObsType::kFloat32 ? static_cast<std::size_t>(spec().obs.size()) : 0),
       buffers_(spec(), size_),
-      final_obs_(size_ * spec().obs.bytes()),
-      final_masks_(buffers_.masks().size()),
+      final_obs_(size_ * obs_bytes_),
+      final_masks_(size_ * mask_bytes_),
       returns_(size_),
       elapsed_(size_),
       episode_(size_),
+      starting_(size_),
+      streams_(size_),
       batch_(nullptr, Destroy{env_.get()}) {
   TRIREME_CHECK(size > 0);
   finished_.reserve(size_);
-  ended_.reserve(size_);
-  streams_.reserve(size_);
+  for (trireme_random& stream : streams_) stream.used = 4;
   void* made = nullptr;
   CallPlugin(name(), "create", [&] {
     return env_->table.create(env_->values.data(), static_cast<std::uint32_t>(size_), &made);
@@ -85,18 +80,17 @@ void PluginBatch::CheckGuards(const char* function) const {
 }
 
 void PluginBatch::CheckObs(std::size_t i, const char* function) const {
-  const ObsSpec& obs = spec().obs;
-  if (obs.type != ObsType::kFloat32) return;
-  const std::span<const float> row = FloatObs(buffers_.obs()).subspan(i * obs.size(), obs.size());
-  const auto bad = std::ranges::find_if(row, [](float value) { return !std::isfinite(value); });
-  if (bad == row.end()) return;
-  Refuse(function, fmt::format("number {} of the observation of copy {} is {}, or was not written",
-                               bad - row.begin(), i, *bad));
+  if (obs_floats_ == 0) return;
+  const float* row = static_cast<const float*>(buffers_.view().obs) + i * obs_floats_;
+  if (!FinishStep::NotFinite(row, obs_floats_)) return;
+  const float* bad = std::find_if(row, row + obs_floats_, [](float value) { return !std::isfinite(value); });
+  Refuse(function, fmt::format("number {} of the observation of copy {} is {}, or was not written", bad - row,
+                               i, *bad));
 }
 
 void PluginBatch::CheckMask(std::size_t i, const char* function) const {
-  if (!spec().masks) return;
-  const std::uint8_t* mask = buffers_.view().masks + i * static_cast<std::size_t>(spec().action.choices());
+  if (mask_bytes_ == 0) return;
+  const std::uint8_t* mask = buffers_.view().masks + i * mask_bytes_;
   for (const int choices : spec().action.parts) {
     std::uint8_t all = 0;
     for (int k = 0; k < choices; ++k) all |= mask[k];
@@ -136,27 +130,29 @@ void PluginBatch::Reset(std::uint64_t seed, Purpose purpose, std::uint32_t first
   finished_.clear();
   buffers_.ForgetRows(spec().obs.type);
   buffers_.ClearStep();
-  ended_.resize(size_);
-  for (std::size_t i = 0; i < size_; ++i) ended_[i] = static_cast<std::uint32_t>(i);
-  StartEpisodes(ended_);
+  for (std::size_t i = 0; i < size_; ++i) StartNext(i);
+  ResetStarting();
 }
 
-void PluginBatch::StartEpisodes(std::span<const std::uint32_t> copies) {
-  streams_.clear();
-  for (const std::uint32_t i : copies) {
-    streams_.push_back(StreamOf(seed_, purpose_, first_id_ + i, episode_[i]));
-    elapsed_[i] = 0;
-    returns_[i] = 0;
-  }
+void PluginBatch::StartNext(std::size_t i) {
+  const auto copy = static_cast<std::uint32_t>(i);
+  trireme_random& stream = streams_[starting_count_];
+  stream.key = seed_;
+  std::ranges::copy(StreamCounter(purpose_, first_id_ + copy, episode_[i], 0), stream.counter);
+  starting_[starting_count_++] = copy;
+  elapsed_[i] = 0;
+  returns_[i] = 0;
+}
+
+void PluginBatch::ResetStarting() {
+  const std::uint32_t count = std::exchange(starting_count_, 0);
   trireme_buffers to = buffers_.view();
   to.rewards = nullptr;
   to.terminated = to.truncated = nullptr;
-  CallPlugin(name(), "reset", [&] {
-    return env_->table.reset(batch_.get(), static_cast<std::uint32_t>(copies.size()), copies.data(),
-                             streams_.data(), &to);
-  });
+  CallPlugin(name(), "reset",
+             [&] { return env_->table.reset(batch_.get(), count, starting_.data(), streams_.data(), &to); });
   CheckGuards("reset");
-  for (const std::uint32_t i : copies) {
+  for (const std::uint32_t i : std::span(starting_).first(count)) {
     CheckObs(i, "reset");
     CheckMask(i, "reset");
   }
@@ -169,9 +165,8 @@ void PluginBatch::StepBegin(std::span<const float> actions) {
   CallPlugin(name(), "step",
              [&] { return env_->table.step(batch_.get(), actions.data(), &buffers_.view()); });
   CheckGuards("step");
-  const bool floats = spec().obs.type == ObsType::kFloat32;
   const StepResults results{.obs = static_cast<const float*>(buffers_.view().obs),
-                            .obs_count = floats ? size_ * static_cast<std::size_t>(spec().obs.size()) : 0,
+                            .obs_count = size_ * obs_floats_,
                             .rewards = buffers_.view().rewards,
                             .returns = returns_.data(),
                             .elapsed = elapsed_.data(),
@@ -179,40 +174,40 @@ void PluginBatch::StepBegin(std::span<const float> actions) {
                             .truncated = buffers_.view().truncated};
   const StepFindings found = SimdCall<FinishStep>(&results, size_, spec().max_episode_steps);
   if (found.not_finite || found.bad_flags) RefuseStep();
-  for (std::size_t i = 0; spec().masks && i < size_; ++i) CheckMask(i, "step");
+  for (std::size_t i = 0; mask_bytes_ > 0 && i < size_; ++i) CheckMask(i, "step");
   finished_.clear();
   if (found.ended) FinishEpisodes();
 }
 
 void PluginBatch::FinishEpisodes() {
-  const std::size_t obs_bytes = spec().obs.bytes(), mask_bytes = buffers_.masks().size() / size_;
-  const std::uint8_t* const terminated = buffers_.view().terminated;
-  const std::uint8_t* const truncated = buffers_.view().truncated;
-  ended_.clear();
+  const trireme_buffers& from = buffers_.view();
+  const auto* const obs = static_cast<const std::byte*>(from.obs);
   const auto finish = [&](std::size_t i) {
     finished_.push_back({.env = static_cast<int>(i),
                          .length = elapsed_[i],
                          .episode_return = returns_[i],
-                         .terminated = terminated[i] != 0});
-    std::memcpy(final_obs_.data() + i * obs_bytes, buffers_.obs().data() + i * obs_bytes, obs_bytes);
-    if (mask_bytes > 0) {
-      std::memcpy(final_masks_.data() + i * mask_bytes, buffers_.masks().data() + i * mask_bytes, mask_bytes);
+                         .terminated = from.terminated[i] != 0});
+    std::copy_n(obs + i * obs_bytes_, obs_bytes_, final_obs_.data() + i * obs_bytes_);
+    if (mask_bytes_ > 0) {
+      std::copy_n(from.masks + i * mask_bytes_, mask_bytes_, final_masks_.data() + i * mask_bytes_);
     }
     ++episode_[i];
-    ended_.push_back(static_cast<std::uint32_t>(i));
+    StartNext(i);
   };
   static_assert(std::endian::native == std::endian::little);
   std::size_t i = 0;
   for (; i + 8 <= size_; i += 8) {  // eight flags at a time
-    std::uint64_t a, b;
-    std::memcpy(&a, terminated + i, 8);
-    std::memcpy(&b, truncated + i, 8);
-    for (std::uint64_t done = a | b; done != 0; done &= done - 1) finish(i + std::countr_zero(done) / 8);
+    std::uint64_t terminated, truncated;
+    std::memcpy(&terminated, from.terminated + i, 8);
+    std::memcpy(&truncated, from.truncated + i, 8);
+    for (std::uint64_t done = terminated | truncated; done != 0; done &= done - 1) {
+      finish(i + static_cast<std::size_t>(std::countr_zero(done)) / 8);
+    }
   }
   for (; i < size_; ++i) {
-    if ((terminated[i] | truncated[i]) != 0) finish(i);
+    if ((from.terminated[i] | from.truncated[i]) != 0) finish(i);
   }
-  StartEpisodes(ended_);
+  ResetStarting();
 }
 
 void PluginBatch::Save(StateWriter& out, const std::string& scope) const {

@@ -65,7 +65,9 @@ class PluginBatch final : public EnvBatch, private EnvSnapshots {
 
   const std::string& name() const { return env_->facts.spec.name; }
   void FinishEpisodes();
-  void StartEpisodes(std::span<const std::uint32_t> copies);
+  // Copy i, whose row in episode_ is set, is the next of those that ResetStarting starts.
+  void StartNext(std::size_t i);
+  void ResetStarting();
   void CheckGuards(const char* function) const;
   void CheckObs(std::size_t i, const char* function) const;
   void CheckMask(std::size_t i, const char* function) const;
@@ -74,6 +76,8 @@ class PluginBatch final : public EnvBatch, private EnvSnapshots {
 
   const std::shared_ptr<const PluginEnv> env_;
   const std::size_t size_;
+  const std::size_t obs_bytes_, mask_bytes_;  // of a row
+  const std::size_t obs_floats_;              // of a row; 0 where observations are bytes
   std::uint64_t seed_ = 0;
   Purpose purpose_ = Purpose::kTest;
   std::uint32_t first_id_ = 0;
@@ -85,7 +89,8 @@ class PluginBatch final : public EnvBatch, private EnvSnapshots {
   AlignedBuffer<std::int32_t> elapsed_;   // its steps
   AlignedBuffer<std::uint64_t> episode_;  // its number
   std::vector<EpisodeEnd> finished_;
-  std::vector<std::uint32_t> ended_;     // copies that are started anew
+  std::uint32_t starting_count_ = 0;
+  std::vector<std::uint32_t> starting_;  // [size], of which starting_count_ copies are started anew
   std::vector<trireme_random> streams_;  // theirs
   std::unique_ptr<void, Destroy> batch_;
 };
