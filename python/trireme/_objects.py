@@ -130,7 +130,7 @@ class Copies:
         self._given = actions
         self._taken = np.empty(actions.shape, np.float32 if box else np.int32)
         self._bounds = tuple(np.array(self._actions.facts[k], np.float32) for k in ("low", "high")) if box else None
-        self._read = self._actions.reader(memoryview(self._taken).cast("B"), len(envs))
+        self._read = self._actions.reader(self._taken.data.cast("B"), len(envs))
         self._steps = 0
 
     def reset(self, seeds: list[int]) -> None:

@@ -70,13 +70,12 @@ def _single_class() -> type:
 
 # Made when they are first needed: Gymnasium may not be there.
 def _make_vector_class() -> type:
-    gymnasium = need_gymnasium("make_vec")
-    same_step = gymnasium.vector.AutoresetMode.SAME_STEP
+    gym = need_gymnasium("make_vec")
 
-    class NativeVectorEnv(gymnasium.vector.VectorEnv):
+    class NativeVectorEnv(gym.vector.VectorEnv):  # type: ignore[misc, name-defined]
         """See `make_vec`."""
 
-        metadata = {"render_modes": [], "autoreset_mode": same_step}
+        metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
 
         def __init__(
             self, name: str, n: int, copy: bool, options: dict[str, Any], env_args: dict[str, Any] | None
@@ -86,7 +85,7 @@ def _make_vector_class() -> type:
             self.num_envs, self.copy = int(n), copy
             self.single_observation_space = observation_space(self._spec)
             self.single_action_space = action_space(self._spec)
-            batch = gymnasium.vector.utils.batch_space
+            batch = gym.vector.utils.batch_space
             self.observation_space = batch(self.single_observation_space, self.num_envs)
             self.action_space = batch(self.single_action_space, self.num_envs)
             self._dtype = np.dtype(np.float32 if self._spec["action_kind"] == "box" else np.int64)
@@ -108,6 +107,7 @@ def _make_vector_class() -> type:
                 self._final_masks,
             ) = self._native.views()
             self._final: np.ndarray | None = None
+            self._ended = np.empty(0, np.int64)  # where that has something
 
         def reset(
             self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
@@ -207,7 +207,6 @@ def _make_vector_class() -> type:
                 self._final, self._rows = (np.empty(self.num_envs, object) for _ in range(2))
                 for i in range(self.num_envs):
                     self._rows[i] = self._final_obs[i]
-                self._ended = np.empty(0, np.int64)
             return self._final
 
         def __repr__(self) -> str:
@@ -217,12 +216,12 @@ def _make_vector_class() -> type:
 
 
 def _make_single_class() -> type:
-    gymnasium = need_gymnasium("make")
+    gym = need_gymnasium("make")
 
-    class NativeEnv(gymnasium.Env):
+    class NativeEnv(gym.Env):  # type: ignore[misc, name-defined]
         """See `make`."""
 
-        metadata = {"render_modes": []}
+        metadata: dict[str, Any] = {"render_modes": []}
         render_mode = None
 
         def __init__(self, name: str, options: dict[str, Any], env_args: dict[str, Any] | None) -> None:
@@ -230,7 +229,7 @@ def _make_single_class() -> type:
             self._spec = self._native.spec
             self.observation_space = observation_space(self._spec)
             self.action_space = action_space(self._spec)
-            self._shape = (1, *self.action_space.shape)
+            self._shape = (1, *(self.action_space.shape or ()))
             self._dtype = np.dtype(np.float32 if self._spec["action_kind"] == "box" else np.int64)
             self._running = False
 

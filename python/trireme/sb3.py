@@ -150,7 +150,7 @@ class _Model:
         if callback is not None and not callable(callback):
             raise Error("callback: a function that is called with a dictionary of what was measured; False stops")
         steps = self.num_timesteps + int(total_timesteps)
-        common = dict(steps=steps, callback=callback, progress=bool(self.verbose) or progress_bar)
+        common: dict[str, Any] = dict(steps=steps, callback=callback, progress=bool(self.verbose) or progress_bar)
         self._acting = None
         try:
             if self._run is None and self.num_timesteps == 0:
