@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
 #include "trireme/base/config.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/run_flags.h"
+#include "trireme/train/render.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
@@ -14,7 +17,7 @@ namespace {
 
 struct EvalFlags {
   std::string run;
-  std::optional<std::string> which, episodes, seed;
+  std::optional<std::string> which, episodes, seed, render, render_episodes;
   bool json = false;
 };
 
@@ -24,13 +27,36 @@ struct EvalConfig {
   Which which = Which::kBest;
   int episodes = 100;
   std::uint64_t seed = 0;
+  int render_episodes = 1;
 
   void Fields(ConfigFields& field) {
     field("which", which, "the policy of the best evaluation or the last one", kWhichNames);
     field("episodes", episodes, "how many episodes", Between(1, 100'000));
     field("seed", seed, "seed of the episodes");
+    field("render_episodes", render_episodes, "how many of them are drawn", Between(1, 1000));
   }
 };
+
+// Returns the exit code.
+int Render(const EvalFlags& flags, const EvalConfig& config, const RunSettings& settings,
+           const RunFolder& folder) {
+  const std::atomic<bool>& stop = StopOnSignals();
+  const auto episodes = RenderRun(settings, folder,
+                                  {.out = *flags.render,
+                                   .which = config.which,
+                                   .seed = config.seed,
+                                   .episodes = config.render_episodes,
+                                   .stop = [&] { return stop.load(); }});
+  if (!episodes) {
+    fmt::print(stderr, "interrupted; {} was not written\n", *flags.render);
+    return InterruptedCode();
+  }
+  for (std::size_t i = 0; !flags.json && i < episodes->size(); ++i) {
+    fmt::print("{}: episode {}, {} steps, return {:.2f}\n", *flags.render, i + 1, (*episodes)[i].steps,
+               (*episodes)[i].episode_return);
+  }
+  return 0;
+}
 
 int RunEval(const EvalFlags& flags) {
   const RunFolder folder = RunFolder::Open(flags.run);
@@ -42,6 +68,9 @@ int RunEval(const EvalFlags& flags) {
   if (flags.which) fields.Set("which", *flags.which, "--which");
   if (flags.episodes) fields.Set("episodes", *flags.episodes, "--episodes");
   if (flags.seed) fields.Set("seed", *flags.seed, "--seed");
+  if (flags.render_episodes) fields.Set("render_episodes", *flags.render_episodes, "--render-episodes");
+  if (flags.render_episodes && !flags.render) Fail("--render-episodes is for --render");
+  if (flags.render) CheckRenderable(*settings, *flags.render);
   const RunFacts facts = EvaluateRun(*settings, folder, config.which, config.episodes, config.seed);
   if (config.which == Which::kBest && facts.which != "best") {
     fmt::print(stderr, "{} has kept no best policy: this is the last one\n", folder.path().string());
@@ -57,7 +86,7 @@ int RunEval(const EvalFlags& flags) {
                  DescribeCutOff(facts.eval_cut_off, facts.eval_episodes, settings->run.eval_max_steps));
     }
   }
-  return 0;
+  return flags.render ? Render(flags, config, *settings, folder) : 0;
 }
 
 }  // namespace
@@ -69,6 +98,10 @@ Command AddEvalCommand(CommandLine& program) {
   command.Option("--which", flags->which, "policy of the best evaluation, or last: best or last (best)");
   command.Option("--episodes", flags->episodes, "how many episodes (100)");
   command.Option("--seed", flags->seed, "seed of the episodes (the run's own)");
+  command.Option(
+      "--render", flags->render,
+      "draw an episode: out.gif, out.mp4, or frames/ for PNG files; nothing that is there is replaced");
+  command.Option("--render-episodes", flags->render_episodes, "how many, one after the other (1)");
   command.Flag("--json", flags->json, "print the result as one line of JSON");
   return [flags] { return RunEval(*flags); };
 }

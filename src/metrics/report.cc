@@ -1,5 +1,7 @@
 #include "trireme/metrics/report.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/metrics/markup.h"
 #include "trireme/metrics/progress.h"
+#include "trireme/picture/png.h"
 
 namespace trireme {
 namespace {
@@ -37,6 +40,10 @@ h2 { font-size: 17px; margin: 32px 0 10px; }
 .tile span { color: var(--muted); font-size: 13px; }
 .card { overflow: hidden; }
 .card svg { display: block; width: 100%; height: auto; background: #ffffff; }
+.strip { display: grid; grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); gap: 8px; }
+.strip figure { margin: 0; }
+.strip img { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: 6px; }
+.strip figcaption, .note { color: var(--muted); font-size: 13px; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 12px; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: 6px 14px; border-top: 1px solid var(--line); vertical-align: top; }
@@ -155,6 +162,31 @@ std::string FactsTable(const RunFacts& facts) {
   return table + "</table></div>\n";
 }
 
+std::string Base64(std::string_view bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // the function adds a zero
+  const int size =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+std::string StripHtml(const ReportStrip& strip) {
+  if (strip.pictures.empty() && strip.note.empty()) return "";
+  std::string html = "<h2>An evaluation episode of the best policy</h2>\n";
+  if (!strip.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", EscapeMarkup(strip.note));
+  if (strip.pictures.empty()) return html;
+  html += "<div class=\"strip\">\n";
+  for (const auto& [picture, caption] : strip.pictures) {
+    const std::string text = EscapeMarkup(caption);
+    html += fmt::format(
+        "<figure><img width=\"{}\" height=\"{}\" alt=\"{}\" src=\"data:image/png;base64,{}\">"
+        "<figcaption>{}</figcaption></figure>\n",
+        picture.width, picture.height, text, Base64(EncodePng(picture)), text);
+  }
+  return html + "</div>\n";
+}
+
 }  // namespace
 
 std::string LinkText(const LinkFacts& link) {
@@ -200,7 +232,8 @@ std::string ReportHtml(const RunReport& report) {
   html += Tile(Seconds(facts.wall_s), "wall time");
   html += Tile(FormatCount(static_cast<double>(facts.steps)), "environment steps");
   html += Tile(FormatCount(facts.steps_per_s), "steps per second");
-  html += "</div>\n<div class=\"card\">" + LearningCurve(report).ToSvg() + "</div>\n";
+  html +=
+      "</div>\n<div class=\"card\">" + LearningCurve(report).ToSvg() + "</div>\n" + StripHtml(report.strip);
   if (!report.details.empty()) {
     html += "<h2>Inside the training</h2>\n<div class=\"grid\">\n";
     for (LinePlot plot : report.details) {

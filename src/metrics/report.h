@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/metrics/plot.h"
+#include "trireme/picture/picture.h"
 
 namespace trireme {
 
@@ -74,6 +75,18 @@ struct RunFacts {
   std::string task() const { return env_options.empty() ? env : env + ' ' + env_options; }
 };
 
+// A picture of an evaluation episode.
+struct ReportPicture {
+  Picture picture;
+  std::string caption;
+};
+
+// Some of them, in the order of time.
+struct ReportStrip {
+  std::vector<ReportPicture> pictures = {};
+  std::string note = {};  // why there are none, if there should be some
+};
+
 struct RunReport {
   RunFacts facts;
   PlotSeries evaluation;  // return over steps, held-out seeds; name and style are set by the report
@@ -81,6 +94,7 @@ struct RunReport {
   std::vector<LinePlot>
       details;         // small plots below the learning curve: losses, entropy, KL, rate; sizes are set
   std::string config;  // the resolved settings, as saved in config.toml
+  ReportStrip strip = {};
 };
 
 // "118 us, 1100 MB/s; 24.3 MiB in 2.3k messages: 0.31 s by these figures, waited 0.42 s"

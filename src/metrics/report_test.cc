@@ -74,6 +74,35 @@ TEST(Report, IsSelfContained) {
   EXPECT_EQ(html.find("http"), html.find("http://www.w3.org/2000/svg"));
 }
 
+TEST(Report, HasPicturesOfAnEpisode) {
+  RunReport report = Sample();
+  EXPECT_FALSE(Contains(ReportHtml(report), "An evaluation episode"));
+  for (int i = 0; i < 3; ++i) {
+    Picture picture;
+    picture.Fill(4 + i, 3, {static_cast<std::uint8_t>(50 * i), 0, 0});
+    report.strip.pictures.push_back({picture, fmt::format("<step {}>", i)});
+  }
+  const std::string html = ReportHtml(report);
+  EXPECT_TRUE(Contains(html, "An evaluation episode of the best policy"));
+  EXPECT_TRUE(Contains(html, "&lt;step 2&gt;"));
+  // As another tool encodes the signature and header of a PNG picture of 5 x 3 pixels.
+  EXPECT_TRUE(Contains(html,
+                       "width=\"5\" height=\"3\" alt=\"&lt;step 1&gt;\" "
+                       "src=\"data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAADCAIA"));
+  std::size_t count = 0;
+  for (std::size_t at = html.find("src="); at != std::string::npos; at = html.find("src=", at + 1)) {
+    EXPECT_EQ(html.compare(at, 27, "src=\"data:image/png;base64,"), 0);
+    ++count;
+  }
+  EXPECT_EQ(count, 3u);
+}
+
+TEST(Report, SaysWhyThereAreNoPictures) {
+  RunReport report = Sample();
+  report.strip.note = "There are no pictures: <why>";
+  EXPECT_TRUE(Contains(ReportHtml(report), "There are no pictures: &lt;why&gt;"));
+}
+
 TEST(Report, TargetMissedOrNotAskedFor) {
   RunReport report = Sample();
   report.facts.reached_target = false;

@@ -2,7 +2,6 @@
 // differ are painted. Colours are exact as long as 255 are enough for the whole film, or for what changes from one
 // picture to the next; else what changes is shown with 255 colours of its own.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <ranges>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/picture/lzw.h"

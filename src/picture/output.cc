@@ -30,7 +30,7 @@ Kind KindOf(const fs::path& path) {
   std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
   if (extension == ".gif") return Kind::kGif;
   if (extension == ".mp4") return Kind::kMp4;
-  Fail("{} is no name for pictures: a film ends in .gif or .mp4, a folder for PNG files in a slash",
+  Fail("'{}' is no name for pictures: a film ends in .gif or .mp4, a folder for PNG files in a slash",
        path.string());
 }
 

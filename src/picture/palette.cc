@@ -1,6 +1,7 @@
 #include "trireme/picture/palette.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "trireme/base/error.h"

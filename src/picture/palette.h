@@ -3,7 +3,6 @@
 // Heckbert, "Color image quantization for frame buffer display", 1982.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>

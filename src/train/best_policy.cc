@@ -15,11 +15,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "best-";
 
-fs::path PathOf(const RunFolder& folder, std::int64_t steps) {
+}  // namespace
+
+fs::path BestPolicyPath(const RunFolder& folder, std::int64_t steps) {
   return folder.path() / StateFileName(kPrefix, steps);
 }
-
-}  // namespace
 
 bool BestPolicy::Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
                        RunProgress& progress) {
@@ -38,7 +38,7 @@ bool BestPolicy::Offer(const Evaluation& evaluation, const ParameterStore& store
 void BestPolicy::GoOn(const RunFolder& folder, RunProgress& progress) {
   if (!progress.best.exists()) return;
   last_kept_ = progress.best.steps;
-  const fs::path file = PathOf(folder, progress.best.steps);
+  const fs::path file = BestPolicyPath(folder, progress.best.steps);
   std::error_code error;
   if (!fs::exists(file, error)) {
     progress.best = {};
@@ -59,7 +59,7 @@ void BestPolicy::Write(const RunFolder& folder, const RunConfig& run, const Netw
   BestEvaluation best = progress.best;
   best.Visit([&](const char* name, auto& value) { file.PutValue(name, value); });
   file.Merge(policy_);
-  WriteStateFile(PathOf(folder, best.steps), std::move(file));
+  WriteStateFile(BestPolicyPath(folder, best.steps), std::move(file));
   policy_.clear();
   policy_.shrink_to_fit();
 }
@@ -97,7 +97,7 @@ BestEvaluation LoadBestEvaluation(const StateReader& in) {
 std::optional<StateReader> ReadBestPolicy(const RunFolder& folder, const StateReader& checkpoint) {
   const BestEvaluation best = LoadBestEvaluation(checkpoint);
   if (!best.exists()) return std::nullopt;
-  return UsePolicy([&] { return ReadCheckpoint(PathOf(folder, best.steps)); });
+  return UsePolicy([&] { return ReadCheckpoint(BestPolicyPath(folder, best.steps)); });
 }
 
 BestEvaluation LoadBestPolicy(const StateReader& policy, const RunConfig& run, const Network& network,

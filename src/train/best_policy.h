@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -49,6 +50,9 @@ class BestPolicy {
   std::string policy_;           // encoded; empty: none, or on disk
   std::int64_t last_kept_ = -1;  // steps of what the last checkpoint names
 };
+
+// Where it is kept if its evaluation was after so many steps.
+std::filesystem::path BestPolicyPath(const RunFolder& folder, std::int64_t steps);
 
 // What Write() has written for the best evaluation that `checkpoint` tells of; nothing when it tells of none. Throws
 // Error when the file is missing or damaged.

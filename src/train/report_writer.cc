@@ -32,7 +32,7 @@ nlohmann::ordered_json PerRound(std::uint64_t count, const RunFacts& facts) {
 
 }  // namespace
 
-void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
+void WriteRunReport(const RunFolder& folder, const RunFacts& facts, ReportStrip strip) {
   // A process that has never led a run on servers has measured nothing.
   std::vector<MetricRow> rows;
   std::error_code error;
@@ -41,7 +41,8 @@ void WriteRunReport(const RunFolder& folder, const RunFacts& facts) {
                    .evaluation = Curve(rows, "eval_return_mean"),
                    .training = Curve(rows, "episode_return_mean"),
                    .details = {},
-                   .config = folder.ReadConfig()};
+                   .config = folder.ReadConfig(),
+                   .strip = std::move(strip)};
   const PlotSeries spread = Curve(rows, "eval_return_std");
   for (std::size_t i = 0; i < spread.y.size() && spread.y.size() == report.evaluation.y.size(); ++i) {
     report.evaluation.low.push_back(report.evaluation.y[i] - spread.y[i]);

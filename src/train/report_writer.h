@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Writes report.html and learning_curve.svg from config.toml, metrics.jsonl and the result. Throws Error.
-void WriteRunReport(const RunFolder& folder, const RunFacts& facts);
+// Writes report.html and learning_curve.svg from config.toml, metrics.jsonl, the result and pictures. Throws Error.
+void WriteRunReport(const RunFolder& folder, const RunFacts& facts, ReportStrip strip);
 
 }  // namespace trireme

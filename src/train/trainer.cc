@@ -15,6 +15,7 @@
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
+#include "trireme/train/render.h"
 #include "trireme/train/report_writer.h"
 #include "trireme/train/run_state.h"
 #include "trireme/train/trained_policy.h"
@@ -158,6 +159,18 @@ TrainResult ResultOf(const RunSettings& settings, Ended ended) {
   return result;
 }
 
+// What goes wrong with pictures is no reason for a run to fail.
+ReportStrip StripOf(const RunSettings& settings, const RunFolder& folder, const TrainResult& result,
+                    const TrainOptions& options) {
+  if (result.interrupted || !result.facts.best_steps) return {};
+  const auto stop = [&] { return options.stop != nullptr && options.stop->load(); };
+  try {
+    return {.pictures = RenderStrip(settings, folder, *result.facts.best_steps, stop)};
+  } catch (const Error& error) {
+    return {.note = fmt::format("There are no pictures: {}", error.what())};
+  }
+}
+
 }  // namespace
 
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
@@ -165,7 +178,7 @@ TrainResult Train(const RunSettings& settings, const RunFolder& folder, const Tr
   if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
   TrainResult result = ResultOf(settings, RunWorkers(settings, &folder, options, std::move(checkpoint)));
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");
-  WriteRunReport(folder, result.facts);
+  WriteRunReport(folder, result.facts, StripOf(settings, folder, result, options));
   if (options.observer != nullptr) options.observer->OnEnd(result);
   return result;
 }

@@ -12,7 +12,9 @@ extern "C" {
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
