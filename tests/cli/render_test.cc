@@ -115,6 +115,15 @@ TEST_F(RenderTest, RefusesWhatIsNoPlaceForPictures) {
   EXPECT_FALSE(fs::exists(Path("a.gif")));
 }
 
+TEST_F(RenderTest, AnEnvironmentWithoutPicturesIsNamed) {
+  const std::string env = "plugin:" TRIREME_FRAGILE_PLUGIN ":Sturdy-v0";
+  ResultOf(RunTrireme({"train", "--env", env, "--workers", "1", "--out", Path("run"), "--json", "--steps",
+                       "2000", "--set", "eval_episodes=2"}));
+  ExpectRefused(Render(Path("a.gif")), {env, "has no pictures"});
+  EXPECT_FALSE(fs::exists(Path("a.gif")));
+  EXPECT_EQ(ReadText(Path("run/report.html")).find("An evaluation episode"), std::string::npos);
+}
+
 TEST_F(RenderTest, ReplacesNothing) {
   FinishedRun("run");
   WriteText(Path("a.gif"), "old");
