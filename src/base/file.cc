@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "trireme/base/error.h"
+#include "trireme/base/input_file.h"
 
 namespace trireme {
 namespace {
@@ -61,10 +62,7 @@ void FlushFolder(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string ReadFile(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) Fail("cannot read {}: it is a folder", path.string());
-  std::ifstream in(path, std::ios::binary);
-  if (!in) Fail("cannot read {}: {}", path.string(), std::strerror(errno));
+  std::ifstream in = OpenInputFile(path);
   std::string content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (in.bad()) Fail("cannot read {}", path.string());
   return content;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "trireme/base/state_sections.h"
+
 namespace trireme {
 namespace {
 
@@ -77,6 +79,49 @@ StateReader::StateReader(std::string_view encoded) {
     if (!is_new) Fail("the saved state has two sections '{}'", name);
   }
   sections_ = std::move(sections);
+}
+
+// Names and sizes first, so that what is wanted is read into memory of just its size.
+std::string PickSections(std::istream& in, std::uint64_t bytes, const KeepSection& keep) {
+  struct Range {
+    std::uint64_t begin, size;
+  };
+  std::vector<Range> wanted;
+  std::uint64_t at = 0, total = 0;
+  const std::streamoff start = in.tellg();
+  const auto read = [&](std::string& to) {
+    if (to.size() > bytes - at) Fail("the saved state ends in the middle of a section");
+    if (!in.read(to.data(), static_cast<std::streamsize>(to.size()))) Fail("the saved state cannot be read");
+    at += to.size();
+  };
+  const auto read_size = [&] {
+    std::string encoded(8, '\0');
+    read(encoded);
+    std::string_view view = encoded;
+    const std::uint64_t size = TakeSize(view);
+    if (size > bytes - at) Fail("the saved state ends in the middle of a section");
+    return size;
+  };
+  while (at < bytes) {
+    const std::uint64_t begin = at;
+    std::string name(read_size(), '\0');
+    read(name);
+    const std::uint64_t size = read_size();
+    at += size;
+    in.seekg(start + static_cast<std::streamoff>(at));
+    if (!keep(name)) continue;
+    wanted.push_back({begin, at - begin});
+    total += at - begin;
+  }
+  std::string kept(total, '\0');
+  char* to = kept.data();
+  for (const Range& range : wanted) {
+    in.seekg(start + static_cast<std::streamoff>(range.begin));
+    in.read(to, static_cast<std::streamsize>(range.size));
+    to += range.size;
+  }
+  if (!in) Fail("the saved state cannot be read");
+  return kept;
 }
 
 std::string StateReader::Encode() const {

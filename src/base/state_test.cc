@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <sstream>
+
+#include "trireme/base/state_sections.h"
 
 namespace trireme {
 namespace {
@@ -125,6 +128,42 @@ TEST(State, EncodedPartsMergeLikeOthers) {
   EXPECT_EQ(reader.Encode(), all.Encode());
   const std::string encoded = part.Encode();
   EXPECT_THROW(StateWriter().Merge(std::string_view(encoded).substr(0, encoded.size() - 1)), Error);
+}
+
+TEST(State, SomeSectionsAreReadOfMany) {
+  StateWriter all;
+  all.PutText("shard/0", std::string(100, 'x'));
+  all.PutText("params", "abc");
+  all.PutText("empty", "");
+  all.PutText("steps", "12");
+  const std::string encoded = all.Encode();
+  const auto pick = [](const std::string& text, const KeepSection& keep) {
+    std::istringstream in("before" + text);
+    in.seekg(6);
+    return PickSections(in, text.size(), keep);
+  };
+  const StateReader some(pick(encoded, [](std::string_view name) { return !name.starts_with("shard/"); }));
+  EXPECT_FALSE(some.Has("shard/0"));
+  EXPECT_EQ(some.GetText("params"), "abc");
+  EXPECT_EQ(some.GetText("empty"), "");
+  EXPECT_EQ(some.GetText("steps"), "12");
+  EXPECT_EQ(pick(encoded, KeepAll), encoded);
+  EXPECT_EQ(pick(encoded, KeepNone), "");
+  EXPECT_EQ(pick("", KeepAll), "");
+
+  // Cut anywhere but between sections; and where a size says more than there is.
+  StateWriter one;
+  one.PutText("name", "value");
+  const std::string whole = one.Encode();
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    EXPECT_THROW(pick(whole.substr(0, size), KeepAll), Error) << size;
+    EXPECT_THROW(pick(whole.substr(0, size), KeepNone), Error) << size;
+  }
+  for (const std::size_t size_at : {std::size_t{0}, std::size_t{8 + 4}}) {
+    std::string lying = whole;
+    lying[size_at + 7] = '\x7f';
+    EXPECT_THROW(pick(lying, KeepAll), Error);
+  }
 }
 
 // Of a file that was changed, or of a peer.

@@ -37,7 +37,13 @@ struct EvalConfig {
   }
 };
 
-// Returns the exit code.
+// Both return the exit code.
+int Interrupted(const EvalFlags& flags) {
+  fmt::print(stderr, "interrupted; {}\n",
+             flags.render ? *flags.render + " was not written" : "the evaluation did not come to its end");
+  return InterruptedCode();
+}
+
 int Render(const EvalFlags& flags, const EvalConfig& config, const RunSettings& settings,
            const RunFolder& folder) {
   const std::atomic<bool>& stop = StopOnSignals();
@@ -47,10 +53,7 @@ int Render(const EvalFlags& flags, const EvalConfig& config, const RunSettings& 
                                    .seed = config.seed,
                                    .episodes = config.render_episodes,
                                    .stop = [&] { return stop.load(); }});
-  if (!episodes) {
-    fmt::print(stderr, "interrupted; {} was not written\n", *flags.render);
-    return InterruptedCode();
-  }
+  if (!episodes) return Interrupted(flags);
   for (std::size_t i = 0; !flags.json && i < episodes->size(); ++i) {
     fmt::print("{}: episode {}, {} steps, return {:.2f}\n", *flags.render, i + 1, (*episodes)[i].steps,
                (*episodes)[i].episode_return);
@@ -71,7 +74,10 @@ int RunEval(const EvalFlags& flags) {
   if (flags.render_episodes) fields.Set("render_episodes", *flags.render_episodes, "--render-episodes");
   if (flags.render_episodes && !flags.render) Fail("--render-episodes is for --render");
   if (flags.render) CheckRenderable(*settings, *flags.render);
-  const RunFacts facts = EvaluateRun(*settings, folder, config.which, config.episodes, config.seed);
+  const std::optional<RunFacts> evaluated =
+      EvaluateRun(*settings, folder, config.which, config.episodes, config.seed, &StopOnSignals());
+  if (!evaluated) return Interrupted(flags);
+  const RunFacts& facts = *evaluated;
   if (config.which == Which::kBest && facts.which != "best") {
     fmt::print(stderr, "{} has kept no best policy: this is the last one\n", folder.path().string());
   }

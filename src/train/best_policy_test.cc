@@ -1,78 +1,48 @@
 #include "trireme/train/best_policy.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_runs.h"
 #include "trireme/train/test_stop.h"
-#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Assignments = std::vector<std::string>;
 
 constexpr int kEpisodes = 9;
 
 // A checkpoint without the sections that start with `prefix`: the file is read and written again.
 void DropSections(const fs::path& file, const std::string& prefix) {
   const std::string encoded = ReadCheckpoint(file).Encode();
-  std::string kept;
-  for (std::size_t at = 0; at < encoded.size();) {
-    std::uint64_t size = 0;
-    std::memcpy(&size, encoded.data() + at, sizeof size);
-    const std::string name = encoded.substr(at + sizeof size, size);
-    const std::size_t data = at + sizeof size + size;
-    std::memcpy(&size, encoded.data() + data, sizeof size);
-    const std::size_t end = data + sizeof size + size;
-    if (!name.starts_with(prefix)) kept += encoded.substr(at, end - at);
-    at = end;
-  }
+  std::istringstream in(encoded);
+  const std::string kept = PickSections(
+      in, encoded.size(), [&](std::string_view section) { return !section.starts_with(prefix); });
   StateWriter state;
   state.Merge(kept);
   WriteStateFile(file, std::move(state));
 }
 
-;
-
-class BestPolicyTest : public testing::Test {
+class BestPolicyTest : public RunsTest {
  protected:
-  void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            fmt::format("trireme_best_{}_{}", testing::UnitTest::GetInstance()->current_test_info()->name(),
-                        getpid());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   // Eight iterations of 512 steps, each evaluated. So large a rate learns and forgets again.
   static std::unique_ptr<RunSettings> Settings(const Assignments& extra = {}) {
-    auto settings = std::make_unique<RunSettings>("CartPole-v1", "ppo");
-    for (const char* a : {"envs=16", "horizon=32", "hidden=[16]", "steps=4096", "eval_every=512",
-                          "eval_episodes=9", "minibatches=2", "normalise_obs=true", "learning_rate=0.05",
-                          "workers=2", "checkpoint_every_s=1000"}) {
-      settings->fields.ApplyAssignment(a, "test");
-    }
-    for (const std::string& a : extra) settings->fields.ApplyAssignment(a, "test");
-    settings->Resolve();
-    return settings;
-  }
-  RunFolder Folder(const std::string& name, const RunSettings& settings) const {
-    return RunFolder::Create(root_ / name, "", settings.fields.ToToml());
-  }
-  static RunFacts Go(const RunSettings& settings, const RunFolder& folder, bool one_iteration = false) {
-    if (one_iteration) return TrainOneIteration(settings, folder).facts;
-    return Train(settings, folder, {.json = true}).facts;
+    return SettingsOf("CartPole-v1", "ppo", "allreduce",
+                      {{"envs=16", "horizon=32", "hidden=[16]", "steps=4096", "eval_every=512",
+                        "eval_episodes=9", "minibatches=2", "normalise_obs=true", "learning_rate=0.05",
+                        "workers=2", "checkpoint_every_s=1000"},
+                       extra});
   }
   static RunFacts Measure(const RunSettings& settings, const RunFolder& folder, Which which) {
-    return EvaluateRun(settings, folder, which, kEpisodes, settings.run.seed);
+    return EvaluateRun(settings, folder, which, kEpisodes, settings.run.seed).value();
   }
   static std::vector<fs::path> BestFiles(const RunFolder& folder) {
     std::vector<fs::path> files;
@@ -83,19 +53,6 @@ class BestPolicyTest : public testing::Test {
   static fs::path FileOf(const RunFolder& folder, const RunFacts& facts) {
     return folder.path() / StateFileName("best-", facts.best_steps.value());
   }
-  static std::string Refusal(const std::function<void()>& what) {
-    try {
-      what();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-  static bool Mentions(const std::string& message, const std::string& part) {
-    return message.find(part) != std::string::npos;
-  }
-
-  fs::path root_;
 };
 
 // What the rows say: of equal evaluations the latest.
@@ -112,7 +69,7 @@ TEST_F(BestPolicyTest, IsKeptBesideTheLastAndEvaluatesAsItDid) {
   for (const char* seed : {"seed=1", "seed=2", "seed=3", "seed=4"}) {
     const auto settings = Settings({seed});
     const RunFolder folder = Folder(seed, *settings);
-    const RunFacts facts = Go(*settings, folder);
+    const RunFacts facts = Go(*settings, folder).facts;
     ASSERT_TRUE(facts.best_steps.has_value());
     EXPECT_EQ(std::pair(facts.best_return_mean, *facts.best_steps), BestOfRows(folder));
     EXPECT_EQ(BestFiles(folder), std::vector{FileOf(folder, facts)});
@@ -136,7 +93,7 @@ TEST_F(BestPolicyTest, IsKeptBesideTheLastAndEvaluatesAsItDid) {
 TEST_F(BestPolicyTest, HoldsNoExperienceAndFewFiles) {
   const auto settings = Settings({"checkpoint_every_s=0"});
   const RunFolder folder = Folder("run", *settings);
-  const RunFacts facts = Go(*settings, folder);
+  const RunFacts facts = Go(*settings, folder).facts;
   EXPECT_LE(BestFiles(folder).size(), 2u);
   const StateReader file = ReadCheckpoint(FileOf(folder, facts));
   EXPECT_EQ(file.GetValue<double>("best/mean"), facts.best_return_mean);
@@ -147,28 +104,28 @@ TEST_F(BestPolicyTest, HoldsNoExperienceAndFewFiles) {
 TEST_F(BestPolicyTest, InterruptionsChangeNothing) {
   const auto settings = Settings();
   const RunFolder whole = Folder("whole", *settings), parts = Folder("parts", *settings);
-  const RunFacts expected = Go(*settings, whole);
-  for (int i = 0; i < 7; ++i) Go(*settings, parts, /*one_iteration=*/true);
-  const RunFacts facts = Go(*settings, parts);
+  const RunFacts expected = Go(*settings, whole).facts;
+  for (int i = 0; i < 7; ++i) TrainOneIteration(*settings, parts);
+  const RunFacts facts = Go(*settings, parts).facts;
   EXPECT_EQ(facts.best_return_mean, expected.best_return_mean);
   EXPECT_EQ(facts.best_return_std, expected.best_return_std);
   EXPECT_EQ(facts.best_steps, expected.best_steps);
   EXPECT_EQ(ReadFile(FileOf(parts, facts)), ReadFile(FileOf(whole, expected)));
   EXPECT_EQ(facts.params_sha256, expected.params_sha256);
-  EXPECT_EQ(ResultJson(Go(*settings, parts)), ResultJson(facts)) << "a finished run knows its best";
+  EXPECT_EQ(ResultJson(Go(*settings, parts).facts), ResultJson(facts)) << "a finished run knows its best";
 }
 
 // A process that dies between the two files leaves a policy that no checkpoint names.
 TEST_F(BestPolicyTest, WhatNoCheckpointNamesIsNotUsedAndGoes) {
   const auto settings = Settings();
   const RunFolder whole = Folder("whole", *settings), cut = Folder("cut", *settings);
-  const RunFacts expected = Go(*settings, whole);
-  const RunFacts first = Go(*settings, cut, /*one_iteration=*/true);
+  const RunFacts expected = Go(*settings, whole).facts;
+  const RunFacts first = TrainOneIteration(*settings, cut).facts;
   const fs::path stray = cut.path() / "best-999999.trireme";
   fs::copy_file(FileOf(cut, first), stray);
   WriteFileAtomically(cut.path() / "best-512.trireme.tmp", "half");
   EXPECT_EQ(Measure(*settings, cut, Which::kBest).steps, 512);
-  const RunFacts facts = Go(*settings, cut);
+  const RunFacts facts = Go(*settings, cut).facts;
   EXPECT_EQ(facts.best_steps, expected.best_steps);
   EXPECT_EQ(ReadFile(FileOf(cut, facts)), ReadFile(FileOf(whole, expected)));
   EXPECT_FALSE(fs::exists(stray));
@@ -180,7 +137,7 @@ TEST_F(BestPolicyTest, TheEarlierCheckpointHasItsOwn) {
   const auto settings = Settings({"checkpoint_every_s=0"});
   const RunFolder folder = Folder("run", *settings);
   for (int i = 0; i < 8; ++i) {
-    Go(*settings, folder, /*one_iteration=*/true);
+    TrainOneIteration(*settings, folder);
     const std::vector<fs::path> checkpoints = ListCheckpoints(folder.path());
     for (const fs::path& checkpoint : checkpoints) {
       const auto steps = ReadCheckpoint(checkpoint).GetValue<std::int64_t>("best/steps");
@@ -193,30 +150,30 @@ TEST_F(BestPolicyTest, TheEarlierCheckpointHasItsOwn) {
 TEST_F(BestPolicyTest, MissingOrDamagedFilesAreNotTakenForTheBest) {
   const auto settings = Settings();
   const RunFolder folder = Folder("run", *settings);
-  const RunFacts first = Go(*settings, folder, /*one_iteration=*/true);
+  const RunFacts first = TrainOneIteration(*settings, folder).facts;
   const fs::path file = FileOf(folder, first);
   const std::string content = ReadFile(file);
 
   std::string damaged = content;
   damaged[damaged.size() / 2] ^= 1;
   WriteFileAtomically(file, damaged);
-  std::string message = Refusal([&] { Measure(*settings, folder, Which::kBest); });
+  std::string message = RefusalOf([&] { Measure(*settings, folder, Which::kBest); });
   EXPECT_TRUE(Mentions(message, file.string()) && Mentions(message, "--which last")) << message;
-  message = Refusal([&] { Go(*settings, folder); });
+  message = RefusalOf([&] { Go(*settings, folder); });
   EXPECT_TRUE(Mentions(message, file.string()) && Mentions(message, "remove it and resume")) << message;
 
   fs::remove(file);
-  message = Refusal([&] { Measure(*settings, folder, Which::kBest); });
+  message = RefusalOf([&] { Measure(*settings, folder, Which::kBest); });
   EXPECT_TRUE(Mentions(message, file.string()) && Mentions(message, "--which last")) << message;
   EXPECT_EQ(Measure(*settings, folder, Which::kLast).steps, 512);
-  const RunFacts facts = Go(*settings, folder);
+  const RunFacts facts = Go(*settings, folder).facts;
   EXPECT_EQ(Measure(*settings, folder, Which::kBest).eval_return_mean, facts.best_return_mean);
 }
 
 TEST_F(BestPolicyTest, OfARunThatKeptNoneTheLastIsUsed) {
   const auto settings = Settings();
   const RunFolder folder = Folder("run", *settings);
-  const RunFacts facts = Go(*settings, folder);
+  const RunFacts facts = Go(*settings, folder).facts;
   for (const fs::path& checkpoint : ListCheckpoints(folder.path())) DropSections(checkpoint, "best/");
   for (const fs::path& file : BestFiles(folder)) fs::remove(file);
   const RunFacts measured = Measure(*settings, folder, Which::kBest);
@@ -225,7 +182,7 @@ TEST_F(BestPolicyTest, OfARunThatKeptNoneTheLastIsUsed) {
   EXPECT_FALSE(measured.best_steps.has_value());
   // It goes on, and has one from then on.
   const auto longer = Settings({"steps=4608"});
-  EXPECT_EQ(Go(*longer, folder).best_steps, 4608);
+  EXPECT_EQ(Go(*longer, folder).facts.best_steps, 4608);
 }
 
 // Workers that move on their own: the policy that was evaluated is kept, whatever the others do meanwhile.
@@ -238,7 +195,7 @@ TEST_F(BestPolicyTest, OfAsynchronousWorkersToo) {
     }
     settings->Resolve();
     const RunFolder folder = Folder(algo, *settings);
-    const RunFacts facts = Go(*settings, folder);
+    const RunFacts facts = Go(*settings, folder).facts;
     EXPECT_EQ(std::pair(facts.best_return_mean, facts.best_steps.value()), BestOfRows(folder));
     const RunFacts best = Measure(*settings, folder, Which::kBest);
     EXPECT_EQ(best.eval_return_mean, facts.best_return_mean);

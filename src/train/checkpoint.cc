@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/input_file.h"
 #include "trireme/base/parse.h"
 
 namespace trireme {
@@ -30,7 +31,16 @@ struct Damaged : Error {
   using Error::Error;
 };
 
-StateReader Parse(const std::filesystem::path& file, std::string_view rest) {
+constexpr std::size_t kMostHeader = 256;
+
+// What the file holds is checked before anything is taken from it. The state may be larger than memory.
+StateReader Read(const std::filesystem::path& file, const KeepSection& keep) {
+  std::ifstream in = OpenInputFile(file);
+  std::string header(kMostHeader, '\0');
+  in.read(header.data(), kMostHeader);
+  header.resize(static_cast<std::size_t>(in.gcount()));
+  std::string_view rest = header;
+  if (in.bad()) Fail("cannot read {}", file.string());
   if (!rest.starts_with(kMagic)) {
     throw Damaged(fmt::format("{} is not a Trireme checkpoint, or its beginning is damaged", file.string()));
   }
@@ -40,17 +50,28 @@ StateReader Parse(const std::filesystem::path& file, std::string_view rest) {
     throw Damaged(fmt::format("{} was written in checkpoint format '{}'; this program reads version {}",
                               file.string(), version, kVersion));
   }
-  const std::string_view bytes = TakeLine(rest);
+  const std::string_view length = TakeLine(rest);
   const std::string_view checksum = TakeLine(rest);
-  if (bytes != fmt::format("bytes {}", rest.size())) {
+  const auto begin = static_cast<std::streamoff>(header.size() - rest.size());
+  const auto go_to_state = [&] {
+    in.clear();
+    in.seekg(begin);
+  };
+  in.clear();
+  const auto bytes = static_cast<std::uint64_t>(in.seekg(0, std::ios::end).tellg() - begin);
+  if (length != fmt::format("bytes {}", bytes)) {
     throw Damaged(
         fmt::format("{} is truncated or damaged: it holds {} bytes of state where its header says '{}'",
-                    file.string(), rest.size(), bytes));
+                    file.string(), bytes, length));
   }
-  if (checksum != "sha256 " + Sha256Hex(rest)) {
+  go_to_state();
+  const std::string found = Sha256Hex(in);
+  if (in.bad()) Fail("cannot read {}", file.string());
+  if (checksum != "sha256 " + found) {
     throw Damaged(fmt::format("{} is damaged: its checksum does not match", file.string()));
   }
-  return StateReader(rest);
+  go_to_state();
+  return StateReader(PickSections(in, bytes, keep));
 }
 
 }  // namespace
@@ -99,18 +120,20 @@ std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& 
   return paths;
 }
 
-StateReader ReadCheckpoint(const std::filesystem::path& file) { return Parse(file, ReadFile(file)); }
+StateReader ReadCheckpoint(const std::filesystem::path& file, const KeepSection& keep) {
+  return Read(file, keep);
+}
 
-std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder) {
+std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder,
+                                                const KeepSection& keep) {
   const std::vector<std::filesystem::path> all = ListCheckpoints(folder);
   if (all.empty()) return std::nullopt;
-  const std::string newest = ReadFile(all[0]);  // a file that cannot be read is not a damaged one
   try {
-    return Parse(all[0], newest);
+    return Read(all[0], keep);  // a file that cannot be read is not a damaged one
   } catch (const Damaged& damaged) {
     for (std::size_t i = 1; i < all.size(); ++i) {
       try {
-        ReadCheckpoint(all[i]);
+        Read(all[i], KeepNone);
       } catch (const Error&) {
         continue;
       }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/base/state.h"
+#include "trireme/base/state_sections.h"
 
 namespace trireme {
 
@@ -30,11 +31,12 @@ std::optional<std::int64_t> StepsInName(const std::filesystem::path& path, std::
 std::vector<std::filesystem::path> ListCheckpoints(const std::filesystem::path& folder);
 
 // Reads one file. Throws Error that says what is wrong with it: not a checkpoint, another version, truncated,
-// damaged.
-StateReader ReadCheckpoint(const std::filesystem::path& file);
+// damaged. Only what `keep` wants is held in memory; all is checked.
+StateReader ReadCheckpoint(const std::filesystem::path& file, const KeepSection& keep = KeepAll);
 
 // The newest checkpoint of a run folder, or nothing where none was written yet. When the newest is damaged,
 // throws Error that names it and the previous good one.
-std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder);
+std::optional<StateReader> ReadNewestCheckpoint(const std::filesystem::path& folder,
+                                                const KeepSection& keep = KeepAll);
 
 }  // namespace trireme

@@ -70,6 +70,24 @@ TEST_F(Checkpoint, RoundTrip) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "something else was left behind";
 }
 
+TEST_F(Checkpoint, OnlyWhatIsWantedIsHeldAndAllOfItIsChecked) {
+  Write(7);
+  const auto read = [&] {
+    return ReadNewestCheckpoint(folder_, [](std::string_view section) { return section == "steps"; });
+  };
+  const std::optional<StateReader> some = read();
+  EXPECT_EQ(some->GetValue<std::int64_t>("steps"), 7);
+  EXPECT_FALSE(some->Has("params"));
+  EXPECT_FALSE(some->Has("text"));
+
+  std::string bytes = ReadFile(PathOf(7));
+  const std::size_t text = bytes.find("some\nlines");
+  ASSERT_NE(text, std::string::npos);
+  bytes[text] ^= 1;
+  Overwrite(PathOf(7), bytes);
+  EXPECT_TRUE(Mentions(Refusal(read), "its checksum does not match"));
+}
+
 TEST_F(Checkpoint, NoneYet) {
   EXPECT_FALSE(ReadNewestCheckpoint(folder_).has_value());
   EXPECT_TRUE(Mentions(Refusal([&] { ReadNewestCheckpoint(folder_ / "missing"); }), "missing"));

@@ -46,7 +46,7 @@ TEST(EvaluateRun, MakesNoEnvironmentsToTrainIn) {
     const RunFacts trained = Train(settings, folder, {.json = true}).facts;
     for (const Which which : {Which::kLast, Which::kBest}) {
       batches = copies = 0;
-      const RunFacts evaluated = EvaluateRun(settings, folder, which, 20, settings.run.seed);
+      const RunFacts evaluated = EvaluateRun(settings, folder, which, 20, settings.run.seed).value();
       EXPECT_EQ(evaluated.eval_return_mean, trained.eval_return_mean);
       EXPECT_EQ(batches, 1);
       EXPECT_EQ(copies, 3) << "20 episodes in 8 groups";

@@ -261,4 +261,10 @@ Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, 
   return run.env_snapshots && !checkpoint.Has(kWithoutEpisodes) ? Resumed::kExactly : Resumed::kNewEpisodes;
 }
 
+bool IsExperience(std::string_view section) {
+  constexpr std::string_view kWorker = "worker/";  // see WorkerPrefix
+  if (section.starts_with(kWorker)) section.remove_prefix(section.find('/', kWorker.size()) + 1);
+  return section.starts_with("shard/");
+}
+
 }  // namespace trireme

@@ -134,4 +134,7 @@ void LoadParams(const StateReader& checkpoint, const std::string& origin, const 
 Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
                       int rank, Algorithm& algorithm);
 
+// Whether a section of a checkpoint is experience, which whoever only acts does not need.
+bool IsExperience(std::string_view section);
+
 }  // namespace trireme

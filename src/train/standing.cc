@@ -6,7 +6,8 @@
 namespace trireme {
 
 std::optional<Standing> ReadStanding(const RunFolder& folder) {
-  const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
+  const std::optional<StateReader> checkpoint = ReadNewestCheckpoint(
+      folder.path(), [](std::string_view section) { return section.starts_with("progress/"); });
   if (!checkpoint) return std::nullopt;
   RunProgress progress;
   progress.Visit([&](const char* name, auto& value) {

@@ -15,7 +15,7 @@ struct Standing {
   std::int64_t steps_to_target = -1;
 };
 
-// From the newest checkpoint, which is read whole; nothing where none was written yet. Throws Error.
+// From the newest checkpoint; nothing where none was written yet. Throws Error.
 std::optional<Standing> ReadStanding(const RunFolder& folder);
 
 }  // namespace trireme

@@ -5,16 +5,21 @@
 #include "trireme/train/checkpoint.h"
 
 namespace trireme {
+namespace {
+
+bool IsNeededToAct(std::string_view section) { return !IsExperience(section); }
+
+}  // namespace
 
 PolicyFiles ReadPolicy(const RunFolder& folder, Which which) {
-  PolicyFiles files{folder.path().string(), ReadNewestCheckpoint(folder.path()), std::nullopt};
+  PolicyFiles files{folder.path().string(), ReadNewestCheckpoint(folder.path(), IsNeededToAct), std::nullopt};
   if (!files.checkpoint) Fail("{} holds no checkpoint yet: nothing was learned", files.origin);
   if (which == Which::kBest) files.best = ReadBestPolicy(folder, *files.checkpoint);
   return files;
 }
 
 PolicyFiles ReadPolicyFile(const std::filesystem::path& file) {
-  StateReader state = ReadCheckpoint(file);
+  StateReader state = ReadCheckpoint(file, IsNeededToAct);
   if (HoldsProgress(state)) return {file.string(), std::move(state), std::nullopt};
   return {file.string(), std::nullopt, std::move(state)};
 }

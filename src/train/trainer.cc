@@ -200,14 +200,16 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options) {
   RunWorkers(settings, nullptr, options, ShareCheckpoint(std::nullopt, *options.processes));
 }
 
-RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
-                     std::uint64_t seed) {
+std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which,
+                                    int episodes, std::uint64_t seed, const std::atomic<bool>* stop) {
   TrainedPolicy policy(settings, ReadPolicy(folder, which));
   const RunConfig& run = settings.run;
   GroupOfOne alone;
   Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
-  const std::optional<Evaluation> evaluation = evaluator.Run(policy.algorithm(), alone.comm(), 0, run.shards);
-  TRIREME_CHECK(evaluation.has_value());  // nobody stops it
+  const std::optional<Evaluation> evaluation =
+      evaluator.Run(policy.algorithm(), alone.comm(), 0, run.shards,
+                    {.requested = [&] { return stop != nullptr && stop->load(); }});
+  if (!evaluation) return std::nullopt;
   RunProgress progress = policy.progress();
   progress.eval_mean = evaluation->mean;
   progress.eval_std = evaluation->std;

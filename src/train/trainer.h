@@ -76,8 +76,9 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options);
 std::string ResultJson(const RunFacts& facts);
 
 // Evaluates a policy of a run. Of a run that keeps no best policy, because it is older or was never evaluated, the last one;
-// `which` of the facts says so. Throws Error.
-RunFacts EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which, int episodes,
-                     std::uint64_t seed);
+// `which` of the facts says so. Nothing when `stop` was set before it came to its end. Throws Error.
+std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which,
+                                    int episodes, std::uint64_t seed,
+                                    const std::atomic<bool>* stop = nullptr);
 
 }  // namespace trireme

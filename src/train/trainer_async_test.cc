@@ -2,7 +2,6 @@
 // for every order.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,14 +13,13 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_runs.h"
 #include "trireme/train/test_stop.h"
-#include "trireme/train/trainer.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Assignments = std::vector<std::string>;
 
 constexpr std::int64_t kIteration = 256;  // steps
 constexpr const char* kInTurns = "schedule=0< 1< 0> 1>";
@@ -33,41 +31,14 @@ const Assignments kSmallA2c = {"envs=8", "horizon=8", "rounds=4", "value_learnin
 const Assignments kSmallDqn = {"envs=8",   "horizon=2",          "rounds=16",        "batch=32",
                                "n_step=3", "learning_starts=64", "prioritised=true", "replay=512"};
 
-class AsyncTrainer : public testing::TestWithParam<const char*> {
+class AsyncTrainer : public RunsTest, public testing::WithParamInterface<const char*> {
  protected:
-  void SetUp() override {
-    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::ranges::replace(name, '/', '_');
-    root_ = fs::path(testing::TempDir()) / fmt::format("trireme_async_{}_{}", name, getpid());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   static std::unique_ptr<RunSettings> Settings(int workers, const Assignments& extra = {},
                                                const std::string& store = "shared") {
     const std::string algo = GetParam();
-    auto settings = std::make_unique<RunSettings>("CartPole-v1", algo, store);
-    for (const Assignments& some : {kSmall, algo == "dqn" ? kSmallDqn : kSmallA2c, extra}) {
-      for (const std::string& a : some) settings->fields.ApplyAssignment(a, "test");
-    }
-    settings->run.workers = workers;
-    settings->Resolve();
-    return settings;
-  }
-  RunFolder Folder(const std::string& name, const RunSettings& settings) const {
-    return RunFolder::Create(root_ / name, "", settings.fields.ToToml());
-  }
-  static TrainResult Go(const RunSettings& settings, const RunFolder& folder,
-                        const std::atomic<bool>* stop = nullptr) {
-    return Train(settings, folder, {.json = true, .stop = stop});
-  }
-  static std::string Refusal(const RunSettings& settings, const RunFolder& folder) {
-    try {
-      Go(settings, folder);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return SettingsOf(
+        "CartPole-v1", algo, store,
+        {kSmall, algo == "dqn" ? kSmallDqn : kSmallA2c, extra, {fmt::format("workers={}", workers)}});
   }
   // Gradients a worker has pushed in so many steps of its own. DQN learns once per 16 steps, from the 64th
   // on.
@@ -80,31 +51,10 @@ class AsyncTrainer : public testing::TestWithParam<const char*> {
     for (const WorkerFacts& worker : facts.per_worker) pushes += Pushes(worker.steps);
     return pushes;
   }
-
-  fs::path root_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Algos, AsyncTrainer, testing::Values("a2c", "dqn"),
                          [](const auto& info) { return std::string(info.param); });
-
-bool Mentions(const std::string& message, const std::string& part) {
-  return message.find(part) != std::string::npos;
-}
-
-// Without what depends on time. NaN equals NaN.
-void ExpectSameRows(const RunFolder& a, const RunFolder& b) {
-  const std::vector<MetricRow> left = ReadJsonl(a.metrics()), right = ReadJsonl(b.metrics());
-  ASSERT_EQ(left.size(), right.size());
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    EXPECT_EQ(left[i].step(), right[i].step());
-    ASSERT_EQ(left[i].values().size(), right[i].values().size());
-    for (const auto& [name, value] : left[i].values()) {
-      if (name == "steps_per_s") continue;
-      const double other = right[i].Get(name);
-      EXPECT_TRUE(value == other || (std::isnan(value) && std::isnan(other))) << name << " of row " << i;
-    }
-  }
-}
 
 double UpdatesInRows(const RunFolder& folder) {
   double updates = 0;
@@ -154,7 +104,7 @@ TEST_P(AsyncTrainer, AccountsForEveryStepAndEveryMessage) {
               2 * pushes * sizeof(float) * network.param_count() + 2 * sizeof(double) * others);
     EXPECT_EQ(facts.experience_bytes, workers * Settings(1)->ExperienceBytes());
 
-    const RunFacts measured = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed);
+    const RunFacts measured = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed).value();
     EXPECT_EQ(measured.eval_return_mean, facts.eval_return_mean);
     EXPECT_EQ(measured.eval_return_std, facts.eval_return_std);
     EXPECT_EQ(measured.params_sha256, facts.params_sha256);
@@ -267,7 +217,7 @@ TEST_P(AsyncTrainer, KeepsTheParametersThatReachedTheTarget) {
     EXPECT_EQ(rows[0].step(), facts.steps_to_target);
     EXPECT_EQ(rows[0].Get("eval_return_mean"), facts.eval_return_mean);
     const RunFacts measured =
-        EvaluateRun(*settings, folder, Which::kLast, settings->run.eval_episodes, settings->run.seed);
+        EvaluateRun(*settings, folder, Which::kLast, settings->run.eval_episodes, settings->run.seed).value();
     EXPECT_EQ(measured.eval_return_mean, facts.eval_return_mean);
     EXPECT_EQ(measured.params_sha256, facts.params_sha256);
   }

@@ -1,7 +1,6 @@
 #include "trireme/train/trainer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -11,77 +10,26 @@
 #include "trireme/base/system.h"
 #include "trireme/metrics/jsonl.h"
 #include "trireme/train/checkpoint.h"
+#include "trireme/train/test_runs.h"
 #include "trireme/train/test_stop.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Assignments = std::vector<std::string>;
 
 // Four iterations of 512 steps, evaluated after the second and the fourth.
 const Assignments kSmall = {"envs=16",         "horizon=32",      "hidden=[16]",  "steps=2048",
                             "eval_every=1024", "eval_episodes=9", "minibatches=2"};
 constexpr int kIterations = 4;
 
-;
-
-class Trainer : public testing::Test {
+class Trainer : public RunsTest {
  protected:
-  void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            fmt::format("trireme_trainer_{}_{}",
-                        testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   static std::unique_ptr<RunSettings> Settings(int workers, const Assignments& extra = {},
                                                const std::string& env = "CartPole-v1") {
-    auto settings = std::make_unique<RunSettings>(env, "ppo");
-    for (const std::string& a : kSmall) settings->fields.ApplyAssignment(a, "test");
-    settings->fields.ApplyAssignment(fmt::format("workers={}", workers), "test");
-    for (const std::string& a : extra) settings->fields.ApplyAssignment(a, "test");
-    settings->Resolve();
-    return settings;
+    return SettingsOf(env, "ppo", "allreduce", {kSmall, {fmt::format("workers={}", workers)}, extra});
   }
-  RunFolder Folder(const std::string& name, const RunSettings& settings) const {
-    return RunFolder::Create(root_ / name, "", settings.fields.ToToml());
-  }
-  static TrainResult Go(const RunSettings& settings, const RunFolder& folder, bool one_iteration = false) {
-    if (one_iteration) return TrainOneIteration(settings, folder);
-    return Train(settings, folder, {.json = true});
-  }
-  static std::string Refusal(const RunSettings& settings, const RunFolder& folder) {
-    try {
-      Go(settings, folder);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-
-  fs::path root_;
 };
-
-bool Mentions(const std::string& message, const std::string& part) {
-  return message.find(part) != std::string::npos;
-}
-
-// All that may not depend on time or on the number of workers.
-void ExpectSameRows(const fs::path& a, const fs::path& b) {
-  const std::vector<MetricRow> left = ReadJsonl(a), right = ReadJsonl(b);
-  ASSERT_EQ(left.size(), right.size());
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    EXPECT_EQ(left[i].step(), right[i].step());
-    ASSERT_EQ(left[i].values().size(), right[i].values().size());
-    for (const auto& [name, value] : left[i].values()) {
-      if (name == "steps_per_s") continue;
-      const double other = right[i].Get(name);
-      EXPECT_TRUE(value == other || (std::isnan(value) && std::isnan(other))) << name << " of row " << i;
-    }
-  }
-}
 
 TEST_F(Trainer, ARunLeavesItsResultMetricsAndReport) {
   const auto settings = Settings(2);
@@ -136,7 +84,7 @@ TEST_F(Trainer, TheSameForAnyNumberOfWorkers) {
       const RunFacts facts = Go(*many, other).facts;
       EXPECT_EQ(facts.params_sha256, expected.params_sha256) << workers << " workers";
       EXPECT_EQ(facts.eval_return_mean, expected.eval_return_mean);
-      ExpectSameRows(other.metrics(), folder.metrics());
+      ExpectSameRows(other, folder);
     }
     const auto seeded = Settings(1, {"normalise_obs=true", "seed=2"}, env);
     EXPECT_NE(Go(*seeded, Folder(env + "-seed2", *seeded)).facts.params_sha256, expected.params_sha256);
@@ -152,7 +100,7 @@ TEST_F(Trainer, AResumedRunEqualsTheUninterruptedOne) {
   const RunFolder parts = Folder("parts", *whole);
   for (int i = 0; i < kIterations - 1; ++i) {
     const auto settings = Settings(1 << i);
-    const TrainResult result = Go(*settings, parts, /*one_iteration=*/true);
+    const TrainResult result = TrainOneIteration(*settings, parts);
     EXPECT_TRUE(result.interrupted);
     EXPECT_EQ(result.facts.steps, 512 * (i + 1));
     EXPECT_EQ(ReadJsonl(parts.metrics()).size(), static_cast<std::size_t>(i + 1));
@@ -164,7 +112,7 @@ TEST_F(Trainer, AResumedRunEqualsTheUninterruptedOne) {
   EXPECT_EQ(last.facts.eval_return_mean, expected.eval_return_mean);
   EXPECT_EQ(last.facts.eval_return_std, expected.eval_return_std);
   EXPECT_EQ(last.facts.steps, expected.steps);
-  ExpectSameRows(parts.metrics(), whole_folder.metrics());
+  ExpectSameRows(parts, whole_folder);
 }
 
 // Counters and times are of the whole run, not of its last process.
@@ -172,7 +120,7 @@ TEST_F(Trainer, AResumedRunAddsUpItsCosts) {
   const auto settings = Settings(2);
   const RunFacts expected = Go(*settings, Folder("whole", *settings)).facts;
   const RunFolder parts = Folder("parts", *settings);
-  const RunFacts half = Go(*settings, parts, /*one_iteration=*/true).facts;
+  const RunFacts half = TrainOneIteration(*settings, parts).facts;
   const RunFacts facts = Go(*settings, parts).facts;
   EXPECT_EQ(facts.bytes_sent, expected.bytes_sent);
   EXPECT_EQ(facts.messages_sent, expected.messages_sent);
@@ -185,11 +133,11 @@ TEST_F(Trainer, RowsAfterTheCheckpointAreWrittenAnew) {
   const auto settings = Settings(1);
   const RunFolder whole = Folder("whole", *settings), parts = Folder("parts", *settings);
   Go(*settings, whole);
-  Go(*settings, parts, /*one_iteration=*/true);
+  TrainOneIteration(*settings, parts);
   const std::string later = ReadFile(whole.metrics()).substr(ReadFile(whole.metrics()).find('\n') + 1);
   WriteFileAtomically(parts.metrics(), ReadFile(parts.metrics()) + later.substr(0, later.size() - 10));
   Go(*settings, parts);
-  ExpectSameRows(parts.metrics(), whole.metrics());
+  ExpectSameRows(parts, whole);
 }
 
 TEST_F(Trainer, AFinishedRunStaysAsItIs) {
@@ -243,7 +191,7 @@ TEST_F(Trainer, CheckpointsByTimeDoNotChangeTheResult) {
 TEST_F(Trainer, ACheckpointOfAnotherNetworkIsRefused) {
   const auto settings = Settings(2);
   const RunFolder folder = Folder("run", *settings);
-  Go(*settings, folder, /*one_iteration=*/true);
+  TrainOneIteration(*settings, folder);
   const std::string metrics = ReadFile(folder.metrics());
 
   std::string message = Refusal(*Settings(2, {"hidden=[32]"}), folder);
@@ -267,8 +215,8 @@ TEST_F(Trainer, ACheckpointOfAnotherNetworkIsRefused) {
 TEST_F(Trainer, ADamagedCheckpointIsRefusedByName) {
   const auto settings = Settings(2);
   const RunFolder folder = Folder("run", *settings);
-  Go(*settings, folder, /*one_iteration=*/true);
-  Go(*settings, folder, /*one_iteration=*/true);
+  TrainOneIteration(*settings, folder);
+  TrainOneIteration(*settings, folder);
   const std::vector<fs::path> files = ListCheckpoints(folder.path());
   ASSERT_EQ(files.size(), 2u);
   fs::resize_file(files[0], fs::file_size(files[0]) / 2);
@@ -301,12 +249,12 @@ TEST_F(Trainer, EvaluateRunMeasuresTheNewestCheckpoint) {
   const RunFolder folder = Folder("run", *settings);
   EXPECT_THROW(EvaluateRun(*settings, folder, Which::kLast, 9, 1), Error);
   const RunFacts trained = Go(*settings, folder).facts;
-  const RunFacts same = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed);
+  const RunFacts same = EvaluateRun(*settings, folder, Which::kLast, 9, settings->run.seed).value();
   EXPECT_EQ(same.eval_return_mean, trained.eval_return_mean);
   EXPECT_EQ(same.eval_return_std, trained.eval_return_std);
   EXPECT_EQ(same.params_sha256, trained.params_sha256);
   EXPECT_EQ(same.steps, 2048);
-  const RunFacts more = EvaluateRun(*settings, folder, Which::kLast, 40, 99);
+  const RunFacts more = EvaluateRun(*settings, folder, Which::kLast, 40, 99).value();
   EXPECT_EQ(more.eval_episodes, 40);
   EXPECT_NE(more.eval_return_mean, trained.eval_return_mean);
 }

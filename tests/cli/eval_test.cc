@@ -97,6 +97,46 @@ TEST_F(EvalTest, EpisodesWithoutALimitAreCutOffAndCanBeStopped) {
   }
 }
 
+TEST_F(EvalTest, IsInterruptedAsATrainingIs) {
+  const Args args = {"train", "--env",   "MountainCar-v0", "--algo", "a2c",   "--workers",
+                     "1",     "--steps", "1024",           "--json", "--out", Path("run")};
+  ResultOf(RunTrireme(Set(args, {"env_max_steps=0", "eval_max_steps=10", "hidden=[8]", "rounds=4"})));
+  // From now on the car may stay in its valley for ever.
+  const std::string config = Path("run/config.toml");
+  std::string text = ReadText(config);
+  text.replace(text.find("eval_max_steps = 10"), 19, "eval_max_steps = 1000000000");
+  WriteText(config, text);
+  const auto before = Snapshot(Path("run"));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Process eval(kBinary, {"eval", Path("run"), "--json"});
+    ASSERT_TRUE(eval.RunsUntil([&] { return eval.Catches(signal); }));
+    eval.Signal(signal);
+    const Outcome outcome = eval.Wait();
+    EXPECT_EQ(outcome.code, 128 + signal);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "interrupted; the evaluation did not come to its end\n");
+  }
+  EXPECT_EQ(Snapshot(Path("run")), before);
+}
+
+TEST_F(EvalTest, ExperienceIsNotHeldInMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more memory than the limit";
+#endif
+  const Args args = {"train",     "--env", "CartPole-v1", "--algo", "dqn",
+                     "--workers", "1",     "--json",      "--out",  Path("run")};
+  const Json run =
+      ResultOf(RunTrireme(Set(args, {"steps=700000", "replay=700000", "learning_starts=1000000000",
+                                     "eval_every=0", "hidden=[8]", "checkpoint_every_s=1000"})));
+  constexpr rlim_t kMost = rlim_t{32} << 20;
+  ASSERT_GT(2 * fs::file_size(Checkpoints(Path("run")).at(0)), kMost) << "this test tries nothing";
+  for (const char* which : {"last", "best"}) {
+    const Json eval =
+        ResultOf(RunTrireme({"eval", Path("run"), "--which", which, "--json"}, {.most_memory = kMost}));
+    EXPECT_EQ(eval["params_sha256"], run["params_sha256"]);
+  }
+}
+
 TEST_F(EvalTest, RefusesWhatIsNoRun) {
   ExpectRefused(RunTrireme({"eval"}), {"run is required"});
   ExpectRefused(RunTrireme({"eval", Path("missing")}), {"there is no folder", Path("missing")});
