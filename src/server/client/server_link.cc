@@ -102,8 +102,9 @@ void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
 void ServerLink::HearWhy() {
   const std::string why = stream_->why();
   if (why.empty()) return;
-  said_ = Printable(why);
-  const bool by_server = !why.starts_with(place_.address) && !why.starts_with(kLater);
+  const bool later = why.starts_with(kLater);
+  said_ = Printable(later ? why.substr(kLater.size()) : why);
+  const bool by_server = !why.starts_with(place_.address) && !later;
   if (by_server) Fail("server {}: {}", place_.address, said_);
   if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the server", said_);
 }

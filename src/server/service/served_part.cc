@@ -63,7 +63,8 @@ ParameterGroups ServedPart::ReadGradient(const Header& request, Incoming& messag
   return DecodeGroups(ReadText(message, request), terms_.params);
 }
 
-// A disk that is full now may have room later.
+// What fails is the disk: no message is as long as the longest record. Somebody may mend it while the workers wait; in the
+// end they give the server up, and say why.
 void ServedPart::Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note) {
   try {
     part_->Apply(update, gradient, note);
