@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo all deb test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo all python deb test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -18,6 +18,11 @@ all:
 	scripts/setup all
 	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
 	cmake --build $(BUILD) --target trireme trireme_library least_squares
+
+# A virtual environment with Gymnasium, for environments gym:NAME; needs PyPI.
+python:
+	@test -x $(BUILD)/trireme || $(MAKE) demo
+	$(BUILD)/trireme setup python
 
 # Debian packages of the program, its plug-ins, the library and its headers, in build/deb.
 deb:

@@ -18,5 +18,6 @@ Command AddPlanCommand(CommandLine& program);
 Command AddServerCommand(CommandLine& program);
 Command AddEnvsCommand(CommandLine& program);
 Command AddAlgosCommand(CommandLine& program);
+Command AddSetupCommand(CommandLine& program);
 
 }  // namespace trireme

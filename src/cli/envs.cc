@@ -61,6 +61,7 @@ void PrintEnv(const std::string& name, const std::vector<std::string>& assignmen
   const char* type = spec.obs.type == ObsType::kFloat32 ? "numbers" : "bytes";
   fmt::print("{}: {}\n", spec.name, spec.help);
   fmt::print("  observation    {} {}\n", ShapeText(spec.obs), type);
+  if (!spec.note.empty()) fmt::print("                 {}\n", spec.note);
   fmt::print("  action         {}{}\n", spec.action.Describe(),
              spec.masks ? ", not all allowed everywhere" : "");
   fmt::print("  time limit     {}\n",

@@ -48,6 +48,11 @@ void AddEnvOptions(CommandLine& command, RunFlags& flags) {
   command.Option("--env", flags.env, "environment; `trireme envs` lists them");
   command.Option("--env-arg", flags.env_args,
                  "key=value, an argument of an environment that takes any; may be repeated");
+  command.Option("--env-hosts", flags.env_hosts,
+                 "gym:, py: processes that step environments (one for each processor)");
+  command.Option(
+      "--env-timeout", flags.env_timeout,
+      "gym:, py: seconds after which an environment that does not answer is made anew (60; 0: never)");
 }
 
 void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
@@ -68,6 +73,15 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
     settings.run.stop_at_target = true;
   }
   settings.SetEnvArgs(flags.env_args, "--env-arg");
+  for (const auto& [value, setting, flag] : {std::tuple{flags.env_hosts, "env_hosts", "--env-hosts"},
+                                             {flags.env_timeout, "env_timeout_s", "--env-timeout"}}) {
+    if (!value) continue;
+    const std::vector<std::string> names = settings.fields.Names();
+    if (std::ranges::find(names, setting) == names.end()) {
+      Fail("{} is for environments in host processes, and {} is not in one", flag, settings.run.env);
+    }
+    settings.fields.Set(setting, *value, flag);
+  }
   std::set<std::string_view> keys;
   for (const std::string& assignment : flags.assignments) {
     const std::string_view key = Trim(std::string_view(assignment).substr(0, assignment.find('=')));

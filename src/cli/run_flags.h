@@ -18,13 +18,14 @@ namespace trireme {
 // As typed. What is absent leaves the setting to the config file, the preset or the default.
 struct RunFlags {
   std::string env, algo, config;
-  std::optional<std::string> workers, store, steps, target, seed, servers, ssp, backup_workers;
+  std::optional<std::string> workers, store, steps, target, seed, servers, ssp, backup_workers,
+      env_hosts, env_timeout;
   bool sync = false, async = false;
   std::vector<std::string> assignments;  // of --set
   std::vector<std::string> env_args;     // of --env-arg
 };
 
-// --env and --env-arg.
+// --env, --env-arg, --env-hosts and --env-timeout.
 void AddEnvOptions(CommandLine& command, RunFlags& flags);
 
 // Flags and --set, over what the settings hold already. Throws Error.

@@ -123,6 +123,11 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
     fmt::print("target {:g} reached after {} steps, {:.2f} s\n", facts.target.value_or(0),
                FormatCount(static_cast<double>(*facts.steps_to_target)), *facts.time_to_target_s);
   }
+  if (facts.env_failures > 0) {
+    fmt::print("environments failed {} times and were made anew; the last time {}\n", facts.env_failures,
+               facts.env_last_failure);
+  }
+  if (!facts.env_warning.empty()) fmt::print("rules that the environment breaks: {}\n", facts.env_warning);
   PrintWorkers(facts);
   fmt::print("parameters: sha256 {}\n", facts.params_sha256);
   fmt::print("report: {}\n", (folder.path() / "report.html").string());

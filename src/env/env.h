@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -115,6 +116,22 @@ struct EnvFacts {
   bool steps_elsewhere = false;
 };
 
+// What went wrong in environments while the run went on, since this process began.
+struct EnvFailures {
+  std::int64_t count = 0;    // copies or processes that were made anew
+  std::string last = {};     // why, the last time
+  std::string warning = {};  // the first rule that was broken without harm
+};
+
+// The processes that step an environment, where there are any. May be used from several threads at once.
+class EnvProcesses {
+ public:
+  virtual ~EnvProcesses() = default;
+  virtual EnvFailures failures() const = 0;
+  // What they print goes to the end of this file, also what they have printed before.
+  virtual void LogTo(const std::filesystem::path& path) = 0;
+};
+
 class EnvOptions;
 
 // An environment with certain options; those of the rows of the table are the defaults. What `make` has captured
@@ -127,6 +144,7 @@ struct EnvEntry {
   std::function<std::unique_ptr<EnvBatch>(int size)> make_drawn = nullptr;
   // Its options as they are here; null where it has none.
   std::function<std::unique_ptr<EnvOptions>()> options = nullptr;
+  std::shared_ptr<EnvProcesses> processes = nullptr;  // null where it is stepped by this one
 };
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include "trireme/env/classic/mountain_car.h"
 #include "trireme/env/classic/mountain_car_continuous.h"
 #include "trireme/env/classic/pendulum.h"
+#include "trireme/env/gym/source.h"
 #include "trireme/env/plugin/source.h"
 
 namespace trireme {
@@ -28,7 +29,7 @@ Registry& TheRegistry() {
       .mutex = {},
       .table = {SoaEntry<CartPole>(), SoaEntry<MountainCar>(), SoaEntry<MountainCarContinuous>(),
                 SoaEntry<Acrobot>(), SoaEntry<Pendulum>()},
-      .sources = {PluginSource()}};
+      .sources = {PluginSource(), GymSource(), PySource()}};
   return registry;
 }
 

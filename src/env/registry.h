@@ -31,6 +31,12 @@ class EnvOptions {
   virtual ~EnvOptions() = default;
   // In a run they are settings with kEnvOptionPrefix before their names; "args" is taken.
   virtual void Fields(ConfigFields& field) = 0;
+  // Whether another value of this field is another environment: false for what only says how it is run. A resumed run
+  // may change that.
+  virtual bool identifies(const std::string& field) const {
+    static_cast<void>(field);
+    return true;
+  }
   // Whether there may be other arguments than Fields names.
   virtual bool takes_args() const { return false; }
   // Those that are known beforehand, a line each, for `trireme envs NAME`; empty where nobody can tell.

@@ -62,6 +62,7 @@ struct ActionSpace {
 struct EnvSpec {
   std::string name = {};
   std::string help = {};  // one line for `trireme envs`
+  std::string note = {};  // what else a person should know: how an observation is put together
   ObsSpec obs = {};
   ActionSpace action = {};
   bool masks = false;         // not every choice is allowed in every state: EnvBatch::masks() says which

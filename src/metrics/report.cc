@@ -114,6 +114,12 @@ std::string FactsTable(const RunFacts& facts) {
       {"Evaluation return", Return(facts.eval_return_mean, facts.eval_return_std)},
       {"Evaluation episodes", std::to_string(facts.eval_episodes)},
   };
+  if (!facts.env_note.empty()) rows.emplace_back("Environment", facts.env_note);
+  if (facts.env_failures > 0) {
+    rows.emplace_back("Failures of environments",
+                      fmt::format("{}, the last time {}", facts.env_failures, facts.env_last_failure));
+  }
+  if (!facts.env_warning.empty()) rows.emplace_back("Broken rules", facts.env_warning);
   if (facts.eval_cut_off > 0) rows.emplace_back("of them cut off", std::to_string(facts.eval_cut_off));
   if (facts.best_steps) {
     rows.emplace_back("Best evaluation",

@@ -37,6 +37,11 @@ struct LinkFacts {
 struct RunFacts {
   std::string env;
   std::string env_options = {};  // those that are not the defaults: "max_steps=200"
+  std::string env_note = {};     // how its observations are put together
+  // Of environments in host processes, since this process began: how often they failed and were made anew, why the last
+  // time, and the first rule that one broke without harm.
+  std::int64_t env_failures = 0;
+  std::string env_last_failure = {}, env_warning = {};
   std::string algo;
   std::string store;
   int workers = 1;

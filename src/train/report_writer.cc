@@ -91,6 +91,12 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"bytes_per_round", PerRound(facts.bytes_sent, facts)},
                                  {"messages_per_round", PerRound(facts.messages_sent, facts)},
                                  {"experience_bytes", facts.experience_bytes}};
+  if (!facts.env_note.empty()) json["env_note"] = facts.env_note;
+  if (facts.env_failures > 0) {
+    json["env_failures"] = facts.env_failures;
+    json["env_last_failure"] = facts.env_last_failure;
+  }
+  if (!facts.env_warning.empty()) json["env_warning"] = facts.env_warning;
   if (facts.eval_cut_off > 0) json["eval_cut_off"] = facts.eval_cut_off;
   if (!facts.which.empty()) json["which"] = facts.which;
   double idle_s = 0;

@@ -115,6 +115,9 @@ RunSettings::RunSettings(const std::string& env, const std::string& algo, const 
   fields.Add(*algorithm);
   fields.Set("store", store, "--store");
   run.server.pace = pace;
+  std::string file = env;  // gym:MyEnv-v0 has a preset in gym-MyEnv-v0.ppo.toml
+  std::ranges::replace_if(
+      file, [](char c) { return c == ':' || c == '/'; }, '-');
   const auto apply = [&](const std::string& name) {
     const auto& presets = AllPresets();
     const auto preset = std::ranges::find(presets, name, &Preset::name);
@@ -122,8 +125,8 @@ RunSettings::RunSettings(const std::string& env, const std::string& algo, const 
     fields.ApplyToml(preset->text, fmt::format("presets/{}.toml", name));
     return true;
   };
-  if (!run.asynchronous() || !apply(fmt::format("{}.{}.shared", env, algo)))
-    apply(fmt::format("{}.{}", env, algo));
+  if (!run.asynchronous() || !apply(fmt::format("{}.{}.shared", file, algo)))
+    apply(fmt::format("{}.{}", file, algo));
 }
 
 namespace {
@@ -221,11 +224,15 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
   const EnvArgs args = ParseEnvArgs(run.env_args, "env_args");
   run.env_args.clear();
   for (const EnvArg& arg : args) run.env_args.push_back(EnvArgText(arg));
-  std::string chosen;
+  std::string chosen, asked;  // what it is; and how it is run, too
   const auto add = [&](const ConfigFields::Field& field) {
     if (field.get() == field.default_text) return;
     const std::string name = field.name.substr(std::string_view(kEnvOptionPrefix).size());
-    chosen += fmt::format("{}{}={}", chosen.empty() ? "" : " ", name, field.get());
+    for (std::string* text : {&chosen, &asked}) {
+      if (text == &asked || env_options->identifies(name)) {
+        *text += fmt::format("{}{}={}", text->empty() ? "" : " ", name, field.get());
+      }
+    }
   };
   for (std::size_t i = first_option_; i < end_of_options_; ++i) add(fields.fields()[i]);
   add(*std::ranges::find(fields.fields(), "env_args", &ConfigFields::Field::name));
@@ -233,9 +240,10 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
     env_ = EnvEntry{.spec = *known, .make = [](int) -> std::unique_ptr<EnvBatch> {
                       Fail("there is no environment: it was only asked what it shows and takes");
                     }};
-  } else if (!env_ || chosen != run.env_options) {
+  } else if (!env_ || asked != asked_) {
     env_.reset();  // what it has captured first
     env_ = FindEnv(run.env, *env_options, args);
+    asked_ = asked;
   }
   run.env_options = chosen;
   run.env_spec = env_->spec;

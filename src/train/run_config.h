@@ -133,6 +133,7 @@ class RunSettings {
 
   std::size_t first_option_ = 0, end_of_options_ = 0;  // of the environment, among the fields
   std::optional<EnvEntry> env_;
+  std::string asked_;  // options it was found with
 };
 
 // What decides which defaults and preset a run begins with. Empty: not chosen.

@@ -40,6 +40,13 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   RunFacts facts;
   facts.env = run.env;
   facts.env_options = run.env_options;
+  facts.env_note = settings.env().spec.note;
+  if (const auto& processes = settings.env().processes; processes != nullptr) {
+    const EnvFailures failures = processes->failures();
+    facts.env_failures = failures.count;
+    facts.env_last_failure = failures.last;
+    facts.env_warning = failures.warning;
+  }
   facts.algo = run.algo;
   facts.store = run.store;
   facts.workers = run.total_workers();
@@ -175,6 +182,7 @@ ReportStrip StripOf(const RunSettings& settings, const RunFolder& folder, const 
 
 TrainResult Train(const RunSettings& settings, const RunFolder& folder, const TrainOptions& options) {
   std::optional<StateReader> checkpoint = ReadNewestCheckpoint(folder.path());
+  if (settings.env().processes != nullptr) settings.env().processes->LogTo(folder.path() / "env.log");
   if (options.processes != nullptr) ShareCheckpoint(checkpoint, *options.processes);
   TrainResult result = ResultOf(settings, RunWorkers(settings, &folder, options, std::move(checkpoint)));
   if (!result.interrupted) WriteFileAtomically(folder.result(), ResultJson(result.facts) + "\n");

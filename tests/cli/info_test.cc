@@ -32,8 +32,9 @@ TEST_F(InfoTest, HelpNamesEverySubcommandAndEachHasItsOwn) {
 
 TEST_F(InfoTest, TrainHelpNamesEveryFlagOfTheContract) {
   const std::string help = RunTrireme({"train", "--help"}).out;
-  for (const char* flag : {"--env", "--env-arg", "--algo", "--workers", "--store", "--steps", "--target",
-                           "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
+  for (const char* flag :
+       {"--env", "--env-arg", "--env-hosts", "--env-timeout", "--algo", "--workers", "--store", "--steps",
+        "--target", "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
   }
 }
@@ -47,8 +48,16 @@ TEST_F(InfoTest, EnvsListsAllEnvironments) {
   }
 }
 
-TEST_F(InfoTest, WithoutSourcesAllEnvironmentsAreTheTable) {
-  EXPECT_EQ(RunTrireme({"envs", "--all"}).out, RunTrireme({"envs"}).out);
+// A source that cannot be listed keeps nobody from hearing of the others.
+TEST_F(InfoTest, SourcesAreNamedAndListedWhereThatCanBe) {
+  const ProcessOptions no_python{.variables = {"TRIREME_PYTHON=/no/such/python"}};
+  const Outcome all = RunTrireme({"envs", "--all"}, no_python);
+  EXPECT_EQ(all.code, 0);
+  for (const char* part :
+       {"gym:NAME", "cannot be listed: cannot start /no/such/python", "py:NAME", "CartPole-v1"}) {
+    EXPECT_NE(all.out.find(part), std::string::npos) << part << "\n" << all.out;
+  }
+  EXPECT_EQ(RunTrireme({"envs"}, no_python).out.find("cannot be listed"), std::string::npos);
 }
 
 TEST_F(InfoTest, EnvsTellsAboutOneAndItsOptions) {
@@ -59,7 +68,7 @@ TEST_F(InfoTest, EnvsTellsAboutOneAndItsOptions) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
   }
   ExpectRefused(RunTrireme({"envs", "CartPole"}), {"'CartPole'", "'CartPole-v1'"});
-  ExpectRefused(RunTrireme({"envs", "gym:CartPole-v1"}), {"no source claims 'gym:'"});
+  ExpectRefused(RunTrireme({"envs", "nobody:CartPole-v1"}), {"no source claims 'nobody:'"});
 }
 
 TEST_F(InfoTest, AlgosListsAlgorithmsAndTheirSettings) {

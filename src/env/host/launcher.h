@@ -1,0 +1,74 @@
+// Starts host processes and listens to what they print, in a thread of its own: a process asks to be killed when the
+// thread that started it ends (PR_SET_PDEATHSIG), so that thread must be the last to go.
+//
+// What hosts print goes line by line, with the name of the host before it, to a file, once there is one: until then
+// its beginning is kept. Never more than kMostLogged bytes. The last lines of each host are kept for messages.
+//
+// Thread safety: everything may be called from several threads at once.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/env/host/shared_memory.h"
+
+namespace trireme {
+
+struct HostProgram {
+  std::vector<std::string> command;  // the first is looked for in PATH
+  std::string script = {};           // what it can read at descriptor 4
+};
+
+class HostLauncher {
+ public:
+  static constexpr std::size_t kMostLogged = 16 << 20;
+
+  HostLauncher();
+  ~HostLauncher();  // of processes that have ended
+
+  struct Launched {
+    pid_t pid = 0;
+    UniqueFd socket;  // the other end of its descriptor 3
+  };
+  // A new program in a process group of its own, with nothing of this one's but environment and folder. Throws Error.
+  Launched Launch(const HostProgram& program, const std::string& name);
+
+  // From now on, and what was printed before. The file is made when there is something to write.
+  void LogTo(const std::filesystem::path& path);
+  // The last lines of a process that has ended; empty if there were none. Forgets it.
+  std::string TakeLastLines(pid_t pid);
+
+ private:
+  struct Printer {
+    std::string name;
+    UniqueFd pipe;
+    std::string line;  // begun
+    std::string last_lines;
+  };
+
+  void Loop();
+  void Read(Printer& printer);
+  void Write(const std::string& text);
+  void Wake();
+
+  UniqueFd wake_;
+  std::mutex mutex_;                                   // guards the rest
+  std::vector<std::packaged_task<Launched()>> tasks_;  // for the thread
+  std::map<pid_t, Printer> printers_;
+  std::filesystem::path log_path_;
+  UniqueFd log_;
+  std::string unwritten_;   // while there is no log
+  std::size_t logged_ = 0;  // bytes
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#include "trireme/env/host/pool.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "trireme/base/system.h"
+
+namespace trireme {
+
+HostPool::HostPool(std::string env, HostProgram program, std::string start, HostLimits limits)
+    : env_(std::move(env)), program_(std::move(program)), start_(std::move(start)), limits_(limits) {
+  for (int host = 0; host < limits_.hosts; ++host) {
+    hosts_.push_back(std::make_unique<Host>());
+    hosts_.back()->process = Launch(host);
+  }
+}
+
+HostPool::~HostPool() {
+  for (const auto& host : hosts_) host->process->AskToEnd();
+}
+
+std::shared_ptr<HostProcess> HostPool::Launch(int host) {
+  return std::make_shared<HostProcess>(launcher_, program_, fmt::format("host {}", host), start_);
+}
+
+bool HostPool::may_spin() const { return size() < UsableProcessors(); }
+
+namespace {
+
+void CheckAnswer(const std::string& env, const std::string& text) {
+  const auto answer = nlohmann::json::parse(text, nullptr, false);
+  if (!answer.is_object()) Fail("{}: its host process does not speak the language of hosts", env);
+  if (answer.contains("error")) Fail("{}: {}", env, answer.value("error", std::string()));
+}
+
+}  // namespace
+
+HostProcess::Answer HostPool::AskFirst(const std::string& message) {
+  try {
+    HostProcess::Answer answer = Process(0)->Ask(message, start_patience_s());
+    CheckAnswer(env_, answer.text);
+    return answer;
+  } catch (const HostLost& lost) {
+    Fail("{}: {}", env_, lost.what());
+  }
+}
+
+int HostPool::Occupy(int copies) {
+  const std::lock_guard lock(mutex_);
+  const auto host = std::ranges::min_element(hosts_, {}, [](const auto& h) { return h->copies; });
+  (*host)->copies += copies;
+  return static_cast<int>(host - hosts_.begin());
+}
+
+void HostPool::Release(int host, int copies) {
+  const std::lock_guard lock(mutex_);
+  hosts_[host]->copies -= copies;
+}
+
+std::shared_ptr<HostProcess> HostPool::Process(int host) {
+  Host& entry = *hosts_[host];
+  const std::lock_guard lock(entry.mutex);
+  if (!entry.started) {
+    try {
+      CheckAnswer(env_, entry.process->WaitUntilStarted(start_patience_s()).text);
+    } catch (const HostLost& lost) {
+      Fail("{}: its host process does not start: {}", env_, lost.what());
+    }
+    entry.started = true;
+  }
+  return entry.process;
+}
+
+void HostPool::Replace(int host, const std::shared_ptr<HostProcess>& lost, const std::string& reason) {
+  Host& entry = *hosts_[host];
+  const std::lock_guard lock(entry.mutex);
+  if (entry.process != lost) return;
+  lost->Kill();
+  Count(1, reason);
+  entry.started = false;
+  entry.process = Launch(host);
+}
+
+void HostPool::Count(int failures, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  failures_.count += failures;
+  failures_.last = reason;
+  if (failures_.count <= limits_.max_failures) return;
+  Fail("{} has failed {} times, and env_max_failures is {}. The last time {}", env_, failures_.count,
+       limits_.max_failures, reason);
+}
+
+void HostPool::Warn(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (failures_.warning.empty()) failures_.warning = text;
+}
+
+EnvFailures HostPool::failures() const {
+  const std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,199 @@
+#include "trireme/env/host/process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "trireme/base/system.h"
+#include "trireme/env/host/futex.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kToEnd = 5;  // seconds that a host has for closing its environments
+constexpr std::size_t kMostMessage = 128 << 10;
+
+}  // namespace
+
+HostProcess::HostProcess(HostLauncher& launcher, const HostProgram& program, const std::string& name,
+                         const std::string& start)
+    : launcher_(launcher), name_(name), bell_(sizeof(HostBell), "a host process") {
+  bell().magic = kHostMagic;
+  bell().version = kHostVersion;
+  HostLauncher::Launched launched = launcher_.Launch(program, name);
+  pid_ = launched.pid;
+  socket_ = std::move(launched.socket);
+  try {
+    Send(start, bell_.fd());
+  } catch (const HostLost&) {  // WaitUntilStarted says why
+  }
+}
+
+void HostProcess::AskToEnd() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(asked_to_end_, true) || ended_) return;
+  }
+  try {
+    Tell(R"({"op":"end"})");
+  } catch (const Error&) {  // it has gone
+  }
+}
+
+HostProcess::~HostProcess() {
+  AskToEnd();
+  for (const double since_s = MonotonicSeconds(); !ended() && MonotonicSeconds() - since_s < kToEnd;) {
+    pollfd hangup{socket_.get(), 0, 0};
+    ::poll(&hangup, 1, 10);
+    if ((hangup.revents & POLLHUP) != 0 && !ended()) ::usleep(1000);
+  }
+  Kill();
+}
+
+HostProcess::Answer HostProcess::WaitUntilStarted(double timeout_s) {
+  const std::lock_guard lock(conversation_);
+  return Receive(timeout_s);
+}
+
+HostProcess::Answer HostProcess::Ask(const std::string& message, double timeout_s, int memory) {
+  const std::lock_guard lock(conversation_);
+  Send(message, memory);
+  return Receive(timeout_s);
+}
+
+void HostProcess::Tell(const std::string& message) {
+  const std::lock_guard lock(conversation_);
+  Send(message, -1);
+}
+
+void HostProcess::Send(const std::string& message, int memory) {
+  iovec bytes{const_cast<char*>(message.data()), message.size()};
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (memory >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    ::memcpy(CMSG_DATA(rights), &memory, sizeof(int));
+  }
+  AddToWord(bell().messages);  // before it is there: who sees it waits for it
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) throw HostLost(fmt::format("{} cannot be reached: {}", name_, ::strerror(errno)));
+  Ring();
+}
+
+HostProcess::Answer HostProcess::Receive(double timeout_s) {
+  Patience patience(timeout_s);
+  for (pollfd polled{socket_.get(), POLLIN, 0};;) {
+    const double since_s = MonotonicSeconds();
+    if (::poll(&polled, 1, static_cast<int>(1000 * Patience::kSlice)) > 0) break;
+    if (serving() == 0 || serving() == kHostAnswering) patience.Add(MonotonicSeconds() - since_s);
+    if (patience.over()) {
+      KillFrozen();
+      throw HostLost(
+          fmt::format("{} has not answered for {} s: --env-timeout says how long to wait, 0 for ever{}",
+                      name_, timeout_s, LastLines()));
+    }
+  }
+  Answer answer;
+  answer.text.resize(kMostMessage);
+  iovec bytes{answer.text.data(), answer.text.size()};
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  ssize_t received = 0;
+  do {
+    received = ::recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received <= 0) {
+    Kill();
+    throw HostLost(Obituary());
+  }
+  answer.text.resize(static_cast<std::size_t>(received));
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+    int memory = -1;
+    ::memcpy(&memory, CMSG_DATA(rights), sizeof memory);
+    answer.memory = UniqueFd(memory);
+  }
+  return answer;
+}
+
+void HostProcess::Ring() {
+  AddToWord(bell().rings);
+  if (LoadWord(bell().sleeping) != 0) FutexWake(bell().rings);
+}
+
+std::uint32_t HostProcess::serving() const { return LoadWord(bell().serving); }
+
+bool HostProcess::ended() {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return true;
+  siginfo_t info{};
+  const int error = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (error == 0 ? info.si_pid == 0 : errno == EINTR) return false;
+  ended_ = true;
+  ::kill(-pid_, SIGKILL);  // what it has started
+  ::waitpid(pid_, &status_, 0);
+  last_lines_ = launcher_.TakeLastLines(pid_);
+  return true;
+}
+
+void HostProcess::KillFrozen() {
+  ::kill(pid_, SIGUSR1);
+  for (int look = 0; look < 100 && !ended(); ++look) ::usleep(2000);
+  Kill();
+}
+
+// It may be about to end on its own, for a reason of its own.
+void HostProcess::Kill() {
+  for (int look = 0; look < 20 && !ended(); ++look) {
+    pollfd hangup{socket_.get(), 0, 0};
+    if (::poll(&hangup, 1, 0) == 0 || (hangup.revents & POLLHUP) == 0) break;
+    ::usleep(1000);
+  }
+  while (!ended()) {
+    ::kill(-pid_, SIGKILL);
+    ::kill(pid_, SIGKILL);
+    ::usleep(500);
+  }
+}
+
+std::string HostProcess::Obituary() {
+  if (!ended()) return fmt::format("{} is alive", name_);
+  const int status = [&] {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }();
+  const std::string how = WIFSIGNALED(status) ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                                                            ::sigdescr_np(WTERMSIG(status)))
+                                              : fmt::format("has ended with status {}", WEXITSTATUS(status));
+  return fmt::format("{} {}{}", name_, how, LastLines());
+}
+
+std::string HostProcess::LastLines() {
+  const std::lock_guard lock(mutex_);
+  if (last_lines_.empty()) return "";
+  std::string text = ". Its last lines:\n" + last_lines_;
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+}  // namespace trireme

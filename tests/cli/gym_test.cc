@@ -1,0 +1,146 @@
+// Runs on environments in host processes, from outside.
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "run_util.h"
+
+namespace trireme::testing {
+namespace {
+
+class GymCliTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    if (::access(TRIREME_TEST_PYTHON, X_OK) != 0) {
+      GTEST_SKIP() << "there is no " << TRIREME_TEST_PYTHON << " (scripts/python-env makes it)";
+    }
+    ::setenv("TRIREME_PYTHON", TRIREME_TEST_PYTHON, 1);
+  }
+  static std::string InTrouble(const std::string& name) {
+    return "py:" TRIREME_PYTHON_ENVS "/trouble.py:" + name;
+  }
+  Args SmallRunOn(const std::string& env, const std::string& name) const {
+    return {"train", "--env",        env,        "--seed",         "3",           "--steps",
+            "4096",  "--out",        Path(name), "--json",         "--env-hosts", "2",
+            "--set", "envs=16",      "--set",    "horizon=32",     "--set",       "hidden=[16]",
+            "--set", "eval_every=0", "--set",    "eval_episodes=8"};
+  }
+  // Ids of the processes that a process has started.
+  static std::vector<pid_t> ChildrenOf(pid_t parent) {
+    std::vector<pid_t> children;
+    for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", parent))) {
+      std::ifstream file(task.path() / "children");
+      for (pid_t child = 0; file >> child;) children.push_back(child);
+    }
+    return children;
+  }
+};
+
+TEST_F(GymCliTest, TheNumberOfWorkersAndHostsDoesNotMatter) {
+  std::set<std::string> hashes;
+  for (const auto& [workers, hosts] : {std::pair{"1", "1"}, {"2", "2"}, {"2", "3"}}) {
+    const std::string name = fmt::format("run-{}-{}", workers, hosts);
+    Args args = SmallRunOn(InTrouble("Walk"), name) + Args{"--workers", workers};
+    *(std::ranges::find(args, "--env-hosts") + 1) = hosts;
+    const Json result = ResultOf(RunTrireme(args));
+    hashes.insert(result.value("params_sha256", ""));
+    EXPECT_FALSE(result.contains("env_failures"));
+  }
+  EXPECT_EQ(hashes.size(), 1u);
+}
+
+// Ctrl-C reaches the program, not its hosts; what comes after a resume, with other hosts, is what would have come.
+TEST_F(GymCliTest, AnInterruptedRunResumesExactly) {
+  const Json whole = ResultOf(RunTrireme(SmallRunOn(InTrouble("Walk"), "whole")));
+  Args args = SmallRunOn(InTrouble("Walk"), "parts");
+  Process process(kBinary, args);
+  ASSERT_TRUE(process.RunsUntil([&] {
+    return std::filesystem::exists(Path("parts/metrics.jsonl")) && process.Catches(SIGINT) &&
+           !ReadText(Path("parts/metrics.jsonl")).empty();
+  }));
+  process.Signal(SIGINT);
+  process.Wait();
+  const Json result = ResultOf(
+      RunTrireme({"train", "--resume", Path("parts"), "--json", "--env-hosts", "1", "--env-timeout", "50"}));
+  EXPECT_EQ(result.value("params_sha256", "a"), whole.value("params_sha256", "b"));
+}
+
+TEST_F(GymCliTest, WhatCannotBeSavedBeginsNewEpisodesAndSaysSo) {
+  ResultOf(RunTrireme(SmallRunOn(InTrouble("Unsaved"), "run")));
+  const Outcome resumed = RunTrireme({"train", "--resume", Path("run"), "--steps", "8192"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE((resumed.out + resumed.err).find("new episodes"), std::string::npos)
+      << resumed.out << resumed.err;
+}
+
+TEST_F(GymCliTest, HostsEndWhenTheProgramIsKilled) {
+  Args args = SmallRunOn(InTrouble("Walk"), "run");
+  *(std::ranges::find(args, "--steps") + 1) = "100000000";
+  Process process(kBinary, args);
+  ASSERT_TRUE(process.RunsUntil([&] { return std::filesystem::exists(Path("run/metrics.jsonl")); }));
+  const std::vector<pid_t> hosts = ChildrenOf(process.pid());
+  EXPECT_EQ(hosts.size(), 2u);
+  process.Signal(SIGKILL);
+  process.Wait();
+  const auto gone = [&] {
+    return std::ranges::none_of(hosts, [](pid_t pid) {
+      const std::string stat = fmt::format("/proc/{}/stat", pid);
+      std::ifstream file(stat);
+      std::string text;
+      return std::getline(file, text) && text.find(") Z") == std::string::npos;
+    });
+  };
+  for (int look = 0; look < 3000 && !gone(); ++look) ::usleep(10'000);
+  EXPECT_TRUE(gone()) << "a host outlives the program";
+}
+
+// Failures are in the result and in the report, what environments print is in a log, and training goes on.
+TEST_F(GymCliTest, FailuresAreCountedAndNamed) {
+  Args args = SmallRunOn(InTrouble("Trouble"), "run") +
+              Args{"--env-arg", "what=exit", "--env-arg", "at=30", "--env-arg", "once=" + Path("once")};
+  const Json result = ResultOf(RunTrireme(args));
+  EXPECT_EQ(result.value("steps", 0), 4096);
+  EXPECT_EQ(result.value("env_failures", 0), 1);
+  EXPECT_NE(result.value("env_last_failure", "").find("has ended with status 5"), std::string::npos);
+  EXPECT_NE(ReadText(Path("run/report.html")).find("Failures of environments"), std::string::npos);
+  EXPECT_NE(ReadText(Path("run/env.log")).find("about to exit"), std::string::npos);
+}
+
+TEST_F(GymCliTest, MistakesAreRefusedAndLeaveNothing) {
+  const auto refused = [&](const std::string& name, const Args& more, const std::string& part) {
+    const Outcome outcome = RunTrireme(SmallRunOn(name, "run") + more);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(Path("run")));
+  };
+  refused(InTrouble("Nobody"), {}, "has no class Nobody");
+  refused(InTrouble("RaisesInConstructor"), {}, "no licence for the simulator");
+  refused(InTrouble("Walk"), {"--env-arg", "wind=1"}, "unexpected keyword argument 'wind'");
+  refused("CartPole-v1", {},
+          "--env-hosts is for environments in host processes, and CartPole-v1 is not in one");
+  refused(InTrouble("Walk"), {"--env-timeout", "-1"}, "--env-timeout");
+}
+
+TEST_F(GymCliTest, TooManyFailuresEndTheRunWithTheTraceback) {
+  const Outcome outcome = RunTrireme(SmallRunOn(InTrouble("Trouble"), "run") +
+                                     Args{"--env-arg", "what=raise", "--set", "env_max_failures=3"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("env_max_failures is 3"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("RuntimeError: the robot fell over"), std::string::npos) << outcome.err;
+}
+
+TEST_F(GymCliTest, EnvsTellsAboutThem) {
+  const Outcome outcome = RunTrireme({"envs", InTrouble("Masked")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part :
+       {"3 numbers", "2 choices, not all allowed everywhere", "20 steps", "resumes exactly", "env_hosts",
+        "env_timeout_s", "env_max_failures", "--env-arg"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
