@@ -77,7 +77,7 @@ bench:
 bench-peers:
 	scripts/setup bench
 	cmake --preset release -DTRIREME_BENCH=ON
-	cmake --build $(BUILD) --target trireme
+	cmake --build $(BUILD) --target trireme hosts_bench
 	bench/run-peers $(BUILD)
 
 # Ten seeds of every preset, to the target and to the end.

@@ -14,10 +14,10 @@ import subprocess
 import tempfile
 
 TARGETS = {"CartPole-v1": 475, "Acrobot-v1": -100, "MountainCar-v0": -110, "MountainCarContinuous-v0": 90,
-           "Pendulum-v1": -200}
+           "Pendulum-v1": -200, "gym:LunarLander-v3": 200}
 PRESETS = [("CartPole-v1", "ppo"), ("Acrobot-v1", "ppo"), ("MountainCarContinuous-v0", "ppo"), ("Pendulum-v1", "ppo"),
            ("CartPole-v1", "a2c"), ("CartPole-v1", "a3c"), ("Acrobot-v1", "a2c"), ("CartPole-v1", "dqn"),
-           ("CartPole-v1", "async_dqn"), ("Acrobot-v1", "dqn"), ("MountainCar-v0", "dqn")]
+           ("CartPole-v1", "async_dqn"), ("Acrobot-v1", "dqn"), ("MountainCar-v0", "dqn"), ("gym:LunarLander-v3", "ppo")]
 
 
 def main():
@@ -31,6 +31,9 @@ def main():
     print("|---|---|---|---|---|---|---|")
     for env, algo in PRESETS:
         if arguments.only not in (None, env, algo):
+            continue
+        if env.startswith("gym:") and subprocess.run([arguments.trireme, "envs", env], capture_output=True).returncode != 0:
+            print(f"| {env} | {algo} | not installed: trireme envs {env} says why |", flush=True)
             continue
         target, results = TARGETS[env], []
         for seed in range(arguments.first_seed, arguments.first_seed + 10):

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "trireme/base/scratch_folder.h"
 #include "trireme/base/simd.h"
@@ -58,9 +59,14 @@ std::string HashAfterTraining(const PresetBits& preset) {
   return result.facts.params_sha256.substr(0, preset.hash.size());
 }
 
+// But for those of Gymnasium's environments, whose bits are not ours to keep.
 TEST(PresetBitsTest, EveryPresetIsListed) {
-  ASSERT_EQ(std::size(kBits), AllPresets().size());
-  for (std::size_t i = 0; i < std::size(kBits); ++i) EXPECT_EQ(kBits[i].Name(), AllPresets()[i].name);
+  std::vector<std::string> ours;
+  for (const Preset& preset : AllPresets()) {
+    if (!preset.name.starts_with("gym-")) ours.push_back(preset.name);
+  }
+  ASSERT_EQ(std::size(kBits), ours.size());
+  for (std::size_t i = 0; i < std::size(kBits); ++i) EXPECT_EQ(kBits[i].Name(), ours[i]);
 }
 
 class PresetTraining : public testing::TestWithParam<std::tuple<Isa, PresetBits>> {

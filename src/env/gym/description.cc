@@ -40,6 +40,7 @@ HostedEnv ParseDescription(const std::string& name, const std::string& text) {
     }
     env.facts = {
         .snapshots = said.at("snapshots"), .reproducible = said.at("reproducible"), .steps_elsewhere = true};
+    env.pictures_per_second = said.value("pictures_per_second", 0.0);
     env.bounds = {said.at("bounds").at("low").get<std::vector<float>>(),
                   said.at("bounds").at("high").get<std::vector<float>>()};
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // What a host says of its environment: JSON with
 //   obs {shape, bytes}, bounds {low, high} (of each element, or one for all; empty for bytes), action {kind "choices", single, parts}
-//   or {kind "box", low, high}, masks, max_episode_steps, reward_threshold or null, help, note, snapshots, reproducible
+//   or {kind "box", low, high}, masks, max_episode_steps, reward_threshold or null, help, note, snapshots, reproducible,
+//   pictures_per_second (0: none)
 #pragma once
 
 #include <string>
@@ -14,6 +15,7 @@ struct HostedEnv {
   EnvSpec spec;
   EnvFacts facts;
   ObsBounds bounds;
+  double pictures_per_second = 0;  // 0: it cannot be drawn
 };
 
 // Throws Error when it is no description.

@@ -133,6 +133,28 @@ TEST_F(GymTest, SpacesBecomeRowsAndChoices) {
   ExpectIn(ErrorOf([&] { find("tuple action"); }), {"its action space is Tuple", "not supported"});
 }
 
+// At the end of an episode the picture is of its end, not of what follows.
+TEST_F(GymTest, ThereArePicturesWhereTheEnvironmentHasThem) {
+  const EnvEntry env = Find(InTrouble("Drawn"));
+  const auto batch = MakeDrawnBatch(env, 3, 1, Purpose::kEnvReset, 0);
+  EXPECT_EQ(batch->pictures()->per_second(), 12);
+  for (int t = 0; t < 25; ++t) {
+    StepRandomly(*batch, 0, t);
+    for (int i = 0; i < 3; ++i) {
+      Picture picture;
+      batch->pictures()->Draw(i, picture);
+      ASSERT_EQ(picture.width, 5);
+      ASSERT_EQ(picture.height, 4);
+      const bool done = batch->terminated()[i] || batch->truncated()[i];
+      const float steps = ObsRow(*batch, done ? batch->final_obs() : batch->obs(), i)[1] * 10;
+      ASSERT_EQ(picture.At(4, 3).blue, static_cast<int>(std::lround(steps)));
+    }
+  }
+  EXPECT_FALSE(Find(InTrouble("Walk")).make_drawn);
+  if (!HasGymnasium()) return;
+  EXPECT_TRUE(Find("gym:CartPole-v1").make_drawn);
+}
+
 // Nothing runs any more when nobody holds the environment, and what it printed is in the log.
 TEST_F(GymTest, HostsEndWithTheirEnvironmentAndKeepALog) {
   std::optional<EnvEntry> env = FindTrouble("raise", {}, {{"at", std::int64_t{2}}, {"once", Once()}});

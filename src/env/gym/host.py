@@ -323,21 +323,23 @@ class Maker:
             raise Offence(f"{place} has no class {name}" + (f"; it has {', '.join(near)}" if near else ""))
         self.found, self.make = found, self.from_class
 
-    def from_registry(self):
-        arguments = dict(self.arguments)
+    def from_registry(self, **more):
+        arguments = {**self.arguments, **more}
         if self.max_steps > 0:
             arguments["max_episode_steps"] = self.max_steps
         return self.gymnasium.make(self.id, disable_env_checker=True, **arguments)
 
-    def from_class(self):
-        env = self.found(**self.arguments)
+    def from_class(self, **more):
+        env = self.found(**{**self.arguments, **more})
         missing = [n for n in ("reset", "step", "observation_space", "action_space") if not hasattr(env, n)]
         if missing:
             raise Offence(f"{type(env).__name__} is no environment: it has no {', '.join(missing)}")
         limit = self.max_steps or getattr(env, "max_episode_steps", 0) or 0
         return TimeLimit(env, int(limit)) if limit else env
 
-    def __call__(self):
+    def __call__(self, drawn=False):
+        if drawn:
+            return self.make(render_mode="rgb_array")
         env, self.spare = self.spare, None
         return self.make() if env is None else env
 
@@ -405,8 +407,14 @@ def shorten(value):
     return text if len(text) < 200 else text[:200] + "..."
 
 
-def same(a, b):
-    return pickle.dumps(a) == pickle.dumps(b)
+def frozen(value):
+    """What can be compared later, also when the environment writes to its arrays again."""
+    if isinstance(value, dict):
+        return tuple((key, frozen(part)) for key, part in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(frozen(part) for part in value)
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()
 
 
 class Trial:
@@ -428,9 +436,9 @@ class Trial:
         try:
             tried.action_space.seed(self.SEED)
             actions = [tried.action_space.sample() for _ in range(self.STEPS)]
-            first = (self.obs, self.run(tried, actions))
-            again = (check_reset(tried.reset(seed=self.SEED))[0], self.run(tried, actions))
-            self.reproducible = same(first, again)
+            first = (frozen(self.obs), self.run(tried, actions))
+            again = (frozen(check_reset(tried.reset(seed=self.SEED))[0]), self.run(tried, actions))
+            self.reproducible = first == again
             if not self.reproducible or (copy is None and not has_states(env)):
                 return
             tried.reset(seed=self.SEED)
@@ -438,7 +446,7 @@ class Trial:
             state = save(tried)
             ahead = self.run(tried, actions[2:])
             restored = load(tried, state)
-            self.snapshots = same(ahead, self.run(restored, actions[2:]))
+            self.snapshots = ahead == self.run(restored, actions[2:])
         except Exception:  # what is wrong with it is found out and said when it is stepped
             pass
 
@@ -446,7 +454,7 @@ class Trial:
         seen = []
         for action in actions:
             obs, reward, terminated, truncated, _ = env.step(action)
-            seen.append((obs, float(reward), bool(terminated), bool(truncated)))
+            seen.append((frozen(obs), float(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
                 break
         return seen
@@ -458,8 +466,8 @@ class Trial:
 class Part:
     """Some copies of a batch."""
 
-    def __init__(self, host, number, index, fd):
-        self.host, self.number = host, number
+    def __init__(self, host, number, index, drawn, fd):
+        self.host, self.number, self.drawn = host, number, drawn
         self.mapping = Mapping(fd)
         view = self.mapping.view
         header = struct.unpack_from("<8I12Q", view)
@@ -492,11 +500,12 @@ class Part:
             self.masks, self.final_masks = split(masks, self.choices, "B"), split(final_masks, self.choices, "B")
         self.read_actions = host.actions.reader(rows(actions, 4 * host.actions.size), self.count)
         self.failures = [0] * self.count
-        self.exact = host.observations.exact and self.choices == 0
+        self.exact = host.observations.exact and self.choices == 0 and not drawn
+        self.pictures = [None] * self.count  # of episodes that the last step has ended
         self.warned = False
         self.envs = []
         for _ in range(self.count):
-            self.envs.append(host.make())
+            self.envs.append(host.make(drawn))
         self.steps = [env.step for env in self.envs]
 
     def carry_out(self):
@@ -523,6 +532,8 @@ class Part:
     def step(self):
         """A step of every copy. What is slow, or has failed, is left to digest() and recover()."""
         rewards, steps, rows = self.rewards, self.steps, self.obs
+        if self.drawn:
+            self.pictures = [None] * self.count
         actions = self.read_actions()
         begin, end, exact = 0, self.count, self.exact
         while begin < end:
@@ -582,6 +593,8 @@ class Part:
         ended = terminated or truncated
         self.write(i, obs, info, ended)
         if ended:
+            if self.drawn:
+                self.pictures[i] = self.render(i)
             (self.terminated if terminated else self.truncated)[i] = 1
             self.begin(i)
         self.rewards[i] = reward
@@ -605,6 +618,12 @@ class Part:
                 allowed[first : first + n] = 1
             first += n
         masks[i][:] = allowed
+
+    def render(self, i):
+        picture = np.asarray(self.envs[i].render())
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise Offence(f"render() gave {picture.dtype} of shape {picture.shape}, not bytes of (height, width, 3)")
+        return picture
 
     def begin(self, i, seed=None):
         """Another episode; the first with a seed."""
@@ -632,7 +651,7 @@ class Part:
         self.failures[i] += 1
         close(self.envs[i])
         try:
-            env = self.host.make()
+            env = self.host.make(self.drawn)
             self.envs[i], self.steps[i] = env, env.step
             result = env.reset(seed=(self.seeds[i] + 7919 * self.failures[i]) & 0x7FFFFFFF)
         except Exception as error:
@@ -758,7 +777,11 @@ class Host:
             threshold = getattr(unwrapped(env), "reward_threshold", None)
         masks = isinstance(trial.info.get("action_mask"), (np.ndarray, tuple, list)) and self.actions.choices > 0
         kind = type(unwrapped(env))
-        text = (kind.__doc__ or "").strip().split("\n")[0].strip(" #")
+        text = (kind.__doc__ or "").strip().split("\n")[0]
+        if text.startswith("#"):  # Gymnasium's have headings
+            text = ""
+        metadata = getattr(env, "metadata", None) or {}
+        drawn = "rgb_array" in metadata.get("render_modes", ())
         bounds = {"low": low, "high": high} if not self.observations.bytes else {"low": [], "high": []}
         facts = {
             "obs": {"shape": list(self.observations.shape), "bytes": self.observations.bytes},
@@ -768,6 +791,7 @@ class Host:
             "reward_threshold": None if threshold is None else float(threshold),
             "help": text or f"{kind.__module__}.{kind.__qualname__}",
             "note": self.observations.note,
+            "pictures_per_second": float(metadata.get("render_fps", 30)) if drawn else 0.0,
             "snapshots": trial.snapshots,
             "reproducible": trial.reproducible,
         }
@@ -787,8 +811,15 @@ class Host:
 
     def open(self, message, fd):
         self.prepare()
-        self.parts[message["part"]] = Part(self, message["part"], message["index"], fd)
+        self.parts[message["part"]] = Part(
+            self, message["part"], message["index"], message.get("drawn", False), fd
+        )
         return {}, None
+
+    def draw(self, message):
+        part, i = self.parts[message["part"]], message["env"]
+        picture = part.render(i) if part.pictures[i] is None else part.pictures[i]
+        return {"height": picture.shape[0], "width": picture.shape[1]}, picture.tobytes()
 
     def save(self, message):
         states = [save(env) for env in self.parts[message["part"]].envs]

@@ -57,7 +57,7 @@ auto Explained(const Python& python, Function&& function) {
     for (const char* package : {"gymnasium", "numpy"}) {
       if (text.find(fmt::format("No module named '{}'", package)) == std::string::npos) continue;
       const bool named = python.install.ends_with("install");
-      Fail("{}\n{} has no {}: `{}{}` installs it", text, python.program, package, python.install,
+      Fail("No module named '{}' for {}: `{}{}` installs it", package, python.program, python.install,
            named ? fmt::format(" {}", package) : "");
     }
     throw;
@@ -101,7 +101,14 @@ class PythonOptions final : public EnvOptions {
       const auto make = [pool, bounds, spec = env.spec, facts = env.facts](int size) {
         return std::make_unique<HostedBatch>(pool, spec, facts, bounds, size);
       };
-      return {.spec = env.spec, .facts = env.facts, .make = make, .options = nullptr, .processes = pool};
+      EnvEntry entry{
+          .spec = env.spec, .facts = env.facts, .make = make, .options = nullptr, .processes = pool};
+      if (const double rate = env.pictures_per_second; rate > 0) {
+        entry.make_drawn = [pool, bounds, spec = env.spec, facts = env.facts, rate](int size) {
+          return std::make_unique<HostedBatch>(pool, spec, facts, bounds, size, rate);
+        };
+      }
+      return entry;
     });
   }
 

@@ -20,12 +20,13 @@ std::size_t RoundUp(std::size_t n) { return (n + 63) / 64 * 64; }
 }  // namespace
 
 HostedBatch::HostedBatch(std::shared_ptr<HostPool> pool, const EnvSpec& spec, const EnvFacts& facts,
-                         std::shared_ptr<const ObsBounds> bounds, int size)
+                         std::shared_ptr<const ObsBounds> bounds, int size, double pictures_per_second)
     : pool_(std::move(pool)),
       spec_(spec),
       can_be_saved_(facts.snapshots),
       bounds_(std::move(bounds)),
       size_(size),
+      pictures_per_second_(pictures_per_second),
       obs_bytes_(spec.obs.bytes()),
       choices_(spec.masks ? static_cast<std::size_t>(spec.action.choices()) : 0),
       parts_(static_cast<std::size_t>(std::min(size, pool_->size()))),
@@ -97,14 +98,35 @@ void HostedBatch::Open(Part& part) {
   part.words->request = part.words->done = part.words->failures = part.words->warnings =
       part.words->offences = 0;
   part.failures = part.warnings = 0;
-  const nlohmann::json message = {
-      {"op", "open"}, {"part", part.number}, {"index", static_cast<int>(&part - parts_.data())}};
+  const nlohmann::json message = {{"op", "open"},
+                                  {"part", part.number},
+                                  {"index", static_cast<int>(&part - parts_.data())},
+                                  {"drawn", pictures_per_second_ > 0}};
   const double patience_s = pool_->start_patience_s(static_cast<int>(part.words->count));
   const HostProcess::Answer answer = part.process->Ask(message.dump(), patience_s, memory_->fd());
   const auto said = nlohmann::json::parse(answer.text, nullptr, false);
   if (said.is_object() && said.contains("error")) {
     Fail("{} cannot be made: {}", spec_.name, said.value("error", std::string()));
   }
+}
+
+void HostedBatch::Draw(int env, Picture& out) {
+  const auto part = std::ranges::find_if(parts_, [&](const Part& p) {
+    return static_cast<std::uint32_t>(env) - p.words->first < p.words->count;
+  });
+  TRIREME_CHECK(part != parts_.end());
+  const nlohmann::json message = {
+      {"op", "draw"}, {"part", part->number}, {"env", static_cast<std::uint32_t>(env) - part->words->first}};
+  const HostProcess::Answer answer = part->process->Ask(message.dump(), pool_->start_patience_s());
+  const auto said = nlohmann::json::parse(answer.text, nullptr, false);
+  if (!said.is_object() || said.contains("error") || !answer.memory.valid()) {
+    Fail("{} cannot be drawn: {}", spec_.name, said.is_object() ? said.value("error", std::string()) : "");
+  }
+  const std::string rgb = BytesOf(answer.memory.get());
+  out.width = said.value("width", 0);
+  out.height = said.value("height", 0);
+  out.rgb.assign(rgb.begin(), rgb.end());
+  CheckPicture(out, spec_.name.c_str());
 }
 
 void HostedBatch::WriteSeeds(const Part& part) {

@@ -27,11 +27,11 @@ struct ObsBounds {
   std::vector<float> low, high;
 };
 
-class HostedBatch final : public EnvBatch, public EnvSnapshots {
+class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPictures {
  public:
-  // Makes the copies. Throws Error. `bounds` outlives the batch.
+  // Makes the copies, with pictures where there are any in a second. Throws Error.
   HostedBatch(std::shared_ptr<HostPool> pool, const EnvSpec& spec, const EnvFacts& facts,
-              std::shared_ptr<const ObsBounds> bounds, int size);
+              std::shared_ptr<const ObsBounds> bounds, int size, double pictures_per_second = 0);
   ~HostedBatch() override;
 
   const EnvSpec& spec() const override { return spec_; }
@@ -53,10 +53,14 @@ class HostedBatch final : public EnvBatch, public EnvSnapshots {
   std::span<const EpisodeEnd> finished() const override { return finished_; }
   EnvSnapshots* snapshots() override { return can_be_saved_ ? this : nullptr; }
 
-  void Save(StateWriter& out, const std::string& scope) const override;
-  void Load(const StateReader& in, const std::string& scope) override;
+  EnvPictures* pictures() override { return pictures_per_second_ > 0 ? this : nullptr; }
 
  private:
+  void Save(StateWriter& out, const std::string& scope) const override;
+  void Load(const StateReader& in, const std::string& scope) override;
+  double per_second() const override { return pictures_per_second_; }
+  void Draw(int env, Picture& out) override;
+
   struct Part {
     int host = 0;
     std::uint32_t number = 0;  // of the pool
@@ -102,6 +106,7 @@ class HostedBatch final : public EnvBatch, public EnvSnapshots {
   const bool can_be_saved_;
   const std::shared_ptr<const ObsBounds> bounds_;
   const int size_;
+  const double pictures_per_second_;
   const std::size_t obs_bytes_, choices_;
   std::unique_ptr<SharedMemory> memory_;
   mutable std::vector<Part> parts_;

@@ -5,7 +5,9 @@
 // is said to give, or by {"error": text}.
 //   start     what the host program needs to know; with the bell. The first of all
 //   describe  makes an environment and tells what it is (gym/description.h); the first copy that is opened is this one
-//   open      {part, index}: takes over HostPart[index] of a segment, and makes its copies; with the segment
+//   open      {part, index, drawn}: takes over HostPart[index] of a segment, and makes its copies; with the segment
+//   draw      {part, env}: a picture of a copy of a part that is drawn, of the end of its episode where the last step has
+//             ended it: {height, width}, with memory: red, green and blue of each pixel
 //   save      {part}: an array of texts, one for each copy, empty where it cannot be saved; with memory: all states, one
 //             after the other, their sizes in {"sizes": [...]}
 //   load      {part, sizes}: the copies as they were saved; with memory

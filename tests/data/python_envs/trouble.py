@@ -98,6 +98,18 @@ class Masked(Walk):
         return {"action_mask": self.allowed}
 
 
+class Drawn(Walk):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 12}
+
+    def __init__(self, render_mode=None):
+        super().__init__()
+        self.render_mode = render_mode
+
+    def render(self):
+        assert self.render_mode == "rgb_array"
+        return np.full((4, 5, 3), self.steps, np.uint8)
+
+
 class BadSpace(Walk):
     def __init__(self):
         super().__init__()
