@@ -1,8 +1,12 @@
 // Runs on environments in host processes, from outside.
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "run_util.h"
 

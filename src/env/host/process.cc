@@ -119,9 +119,10 @@ HostProcess::Answer HostProcess::Receive(double timeout_s) {
   header.msg_control = control;
   header.msg_controllen = sizeof control;
   ssize_t received = 0;
+  bool reset = false;  // it has gone without reading everything; what it said before is still there
   do {
     received = ::recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == EINTR);
+  } while (received < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (received <= 0) {
     Kill();
     throw HostLost(Obituary());
