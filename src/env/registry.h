@@ -31,8 +31,8 @@ class EnvOptions {
   virtual ~EnvOptions() = default;
   // In a run they are settings with kEnvOptionPrefix before their names; "args" is taken.
   virtual void Fields(ConfigFields& field) = 0;
-  // Whether another value of this field is another environment: false for what only says how it is run. A resumed run
-  // may change that.
+  // Whether another value of this field, or of "args", is another environment: false for what only says how it is run. A
+  // resumed run may change that.
   virtual bool identifies(const std::string& field) const {
     static_cast<void>(field);
     return true;

@@ -33,6 +33,19 @@ TEST_F(GymTest, WhatIsKnownOfThem) {
   EXPECT_TRUE(Find(InTrouble("Masked")).spec.masks);
 }
 
+// A resumed run may have other hosts, but no other arguments. Nothing is started to find out.
+TEST(GymSource, HowTheyAreRunIsNotWhatTheyAre) {
+  const auto options = FindEnvOptions("gym:Nothing-v0");
+  ConfigFields fields;
+  fields.Add(*options);
+  std::vector<std::string> how;
+  for (const std::string& name : fields.Names()) {
+    if (!options->identifies(name)) how.push_back(name);
+  }
+  EXPECT_EQ(how, (std::vector<std::string>{"hosts", "timeout_s", "max_failures", "python"}));
+  EXPECT_TRUE(options->identifies("args"));
+}
+
 TEST_F(GymTest, GymnasiumSaysWhatItsEnvironmentsAre) {
   if (!HasGymnasium()) GTEST_SKIP() << "there is no Gymnasium";
   const EnvEntry pole = Find("gym:CartPole-v1");

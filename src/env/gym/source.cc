@@ -83,7 +83,7 @@ class PythonOptions final : public EnvOptions {
     field("python", python_,
           "the Python that runs them; empty: TRIREME_PYTHON, the virtual environment, or python3");
   }
-  bool identifies(const std::string& field) const override { return field == "max_steps"; }
+  bool identifies(const std::string& field) const override { return field == "max_steps" || field == "args"; }
   bool takes_args() const override { return true; }
 
   EnvEntry Entry(const EnvArgs& args) const override {
