@@ -594,7 +594,10 @@ class Part:
         self.write(i, obs, info, ended)
         if ended:
             if self.drawn:
-                self.pictures[i] = self.render(i)
+                try:
+                    self.pictures[i] = self.render(i)
+                except Exception as error:  # for whoever asks for the picture
+                    self.pictures[i] = error
             (self.terminated if terminated else self.truncated)[i] = 1
             self.begin(i)
         self.rewards[i] = reward
@@ -819,6 +822,8 @@ class Host:
     def draw(self, message):
         part, i = self.parts[message["part"]], message["env"]
         picture = part.render(i) if part.pictures[i] is None else part.pictures[i]
+        if isinstance(picture, Exception):
+            raise picture
         return {"height": picture.shape[0], "width": picture.shape[1]}, picture.tobytes()
 
     def save(self, message):
