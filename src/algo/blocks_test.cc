@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <thread>
 
 #include "trireme/algo/on_policy.h"
 #include "trireme/algo/settings.h"
@@ -70,6 +73,56 @@ TEST_F(BlocksTest, SumsBeginWithZeroEveryTime) {
     EXPECT_EQ(totals[0], 3.0);
     EXPECT_EQ(totals[1], 5.0);
   }
+}
+
+TEST_F(BlocksTest, SumsAreOverTheShardsOfAllWorkers) {
+  ThreadGroup both(2);
+  std::array<double, 2> found = {};
+  const auto work = [&](int rank) {
+    ThreadCommunicator comm(both, rank);
+    const auto store = MakeAllReduceStore(comm, {.kind = OptimizerKind::kSgd}, Initial());
+    WorkerContext own{.env = env_, .executor = *executor_, .store = *store, .seed = 7, .shards = 4};
+    own.first_shard = 2 * rank;
+    own.own_shards = 2;
+    std::vector<Shard> shards = MakeShards<Shard>(own, 20, 1.5f);
+    ShardSum<double> sum(1);
+    found[rank] = SumOverShards(shards, *store, sum, [](const Shard& shard, std::span<double> sums) {
+      sums[0] += shard.spec.index;
+    })[0];
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  EXPECT_EQ(found, (std::array<double, 2>{6, 6}));
+}
+
+// Remembers how large a tape it was asked for, and makes none.
+class MeasuredExecutor final : public Executor {
+ public:
+  MeasuredExecutor(const Network& network, int pass_size) : network_(network), pass_size_(pass_size) {}
+  const Network& network() const override { return network_; }
+  int pass_size() const override { return pass_size_; }
+  std::unique_ptr<Tape> MakeTape(int capacity) const override {
+    asked = capacity;
+    return nullptr;
+  }
+  mutable int asked = 0;
+
+ private:
+  const Network& network_;
+  int pass_size_;
+};
+
+TEST_F(BlocksTest, ATapeHasRoomForAPassForAStepOfAShardAndForActing) {
+  const auto capacity = [&](int pass_size, int envs) {
+    const MeasuredExecutor executor(network_, pass_size);
+    const WorkerContext own{.env = env_, .executor = executor, .store = *store_, .shards = 4};
+    MakeWorkerTape(own, envs);
+    return executor.asked;
+  };
+  EXPECT_EQ(capacity(512, 4 * 300), 512);
+  EXPECT_EQ(capacity(64, 4 * 300), 300);
+  EXPECT_EQ(capacity(64, 4), Algorithm::kMostActed);
 }
 
 TEST_F(BlocksTest, AGradientStepMovesByTheSumAndCountsStatistics) {

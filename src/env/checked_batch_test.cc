@@ -51,8 +51,8 @@ class ClaimingBatch final : public ForwardingBatch {
   Claims claims_;
 };
 
-EnvEntry Claiming(std::function<void(Claims&)> change) {
-  const EnvEntry real = FindEnv("CartPole-v1");
+EnvEntry Claiming(std::function<void(Claims&)> change, const char* env = "CartPole-v1") {
+  const EnvEntry real = FindEnv(env);
   return {.spec = real.spec, .make = [real, change](int size) {
             return std::make_unique<ClaimingBatch>(real.make(size), change);
           }};
@@ -85,6 +85,8 @@ TEST(CheckedBatch, RefusesABatchThatIsNotWhatItsEntrySays) {
       {[](Claims& c) { c.size = 2; }, "has 2 copies, not 3"},
       {[](Claims& c) { c.spec.obs = {{3}}; }, "other observations, actions or masks"},
       {[](Claims& c) { c.spec.action = ActionSpace::Discrete(3); }, "other observations, actions or masks"},
+      {[](Claims& c) { c.spec.action = ActionSpace::MultiDiscrete({2}); },
+       "other observations, actions or masks"},
       {[](Claims& c) { c.spec.masks = true; }, "other observations, actions or masks"},
       {[](Claims& c) { c.obs = c.obs.first(36); }, "has 36 bytes of observations, not 48"},
       {[](Claims& c) { c.final_obs = {}; }, "has 0 bytes of final observations, not 48"},
@@ -97,6 +99,17 @@ TEST(CheckedBatch, RefusesABatchThatIsNotWhatItsEntrySays) {
     const std::string refusal = Refusal(Claiming(lie));
     EXPECT_TRUE(refusal.starts_with("CartPole-v1 is not what it says it is: ")) << refusal;
     EXPECT_NE(refusal.find(complaint), std::string::npos) << refusal;
+  }
+}
+
+TEST(CheckedBatch, RefusesOtherBoundsOfActions) {
+  const auto refusal = [](const std::function<void(ActionSpace&)>& change) {
+    return Refusal(Claiming([&](Claims& c) { change(c.spec.action); }, "Pendulum-v1"));
+  };
+  EXPECT_EQ(refusal([](ActionSpace&) {}), "");
+  for (const std::string& found : {refusal([](ActionSpace& action) { action.low[0] -= 1; }),
+                                   refusal([](ActionSpace& action) { action.high[0] += 1; })}) {
+    EXPECT_NE(found.find("other observations, actions or masks"), std::string::npos) << found;
   }
 }
 

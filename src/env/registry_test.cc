@@ -67,7 +67,11 @@ TEST(Registry, RefusesDuplicatesAndWhatIsNoEnvironment) {
   expect(refused([](EnvSpec& spec) { spec.obs.shape = {84, 0, 4}; }), "no elements");
   expect(refused([](EnvSpec& spec) { spec.obs.shape = {1 << 20, 1 << 20}; }), "2^28");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Discrete(0); }), "from 1 to 2^20 choices");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Discrete((1 << 20) + 1); }),
+         "from 1 to 2^20 choices");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::MultiDiscrete({}); }), "each part");
+  expect(refused([](EnvSpec& spec) { spec.action.parts = {2, 3}; }), "one number of choices");
+  expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Box(0, 0, 1); }), "two bounds");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Box({0, 0}, {1}); }), "two bounds");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Box(2, 1, 1); }), "not below");
   expect(refused([](EnvSpec& spec) {

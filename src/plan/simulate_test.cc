@@ -133,6 +133,21 @@ TEST(SimulateTest, WorkersOfAHostShareItsLink) {
   EXPECT_GT(Rate(c, scenario), 3 * 256 * 1e9 / 4e6);
 }
 
+// Answers that come when all have pushed: so nothing goes in while anything goes out. Worker by worker the host sends
+// parts to all servers; the last worker's to the first server lets the answers begin. They come in from the servers in
+// turn, so that the first worker has all of its own, and goes on, six messages before the last one has.
+TEST(SimulateTest, AHostSendsOneMessageAfterTheOther) {
+  PlanConstants c = Steady();
+  c.round_split_s = c.apply_s_per_float = 0;
+  c.trip = {};
+  const int workers = 4, parts = 16;
+  const double all = 4e6 / 1e9, part = all / parts;
+  const Scenario scenario{
+      .way = &kSspWay, .workers = workers, .cores = workers, .servers = parts, .bound = 0};
+  ExpectClose(Round(c, scenario), 0.002 + 2 * 50e-6 + (workers - 1) * all + part + workers * all - 6 * part,
+              0.001);
+}
+
 // A part of a trip does not get shorter with the gradient.
 TEST(SimulateTest, SeveralServersShareWhatGrowsWithTheGradient) {
   PlanConstants c = Steady();
