@@ -145,11 +145,13 @@ TEST(CheckedBatch, HasPicturesWhereTheyAreAskedFor) {
   env.make_drawn = env.make;
   EXPECT_NE(refusal(env).find("TestCorridor-v0 is not what it says it is: its batches were to be drawn"),
             std::string::npos);
-  env.make_drawn = [](int size) {
-    return std::make_unique<SoaBatch<Corridor>>(size, Corridor::Spec(),
-                                                SoaDrawing<Corridor>{&Corridor::Draw, 0});
-  };
-  EXPECT_NE(refusal(env).find("it shows 0 pictures in a second"), std::string::npos);
+  for (const double rate : {0.0, 1001.0}) {
+    env.make_drawn = [rate](int size) {
+      return std::make_unique<SoaBatch<Corridor>>(size, Corridor::Spec(),
+                                                  SoaDrawing<Corridor>{&Corridor::Draw, rate});
+    };
+    EXPECT_NE(refusal(env).find(fmt::format("it shows {} pictures in a second", rate)), std::string::npos);
+  }
   env.make_drawn = [](int) { return nullptr; };
   EXPECT_NE(refusal(env).find("it makes no batch"), std::string::npos);
   EXPECT_NE(refusal(SoaEntry<Dials>()).find("TestDials-v0 has no pictures"), std::string::npos);
