@@ -1,6 +1,11 @@
-# Writes OUTPUT, a C++ source that defines the text NAME, declared in HEADER, as what FILE holds.
-#   cmake -DFILE=<file> -DNAME=<name> -DHEADER=<header> -DOUTPUT=<file> -P embed_text.cmake
-file(READ ${FILE} text)
+# Writes OUTPUT, a C++ source that defines the text NAME, declared in HEADER, as what FILES hold, one after the other.
+#   cmake -DFILES=<file,file...> -DNAME=<name> -DHEADER=<header> -DOUTPUT=<file> -P embed_text.cmake
+string(REPLACE "," ";" FILES "${FILES}")
+set(text "")
+foreach(each ${FILES})
+  file(READ ${each} part)
+  string(APPEND text "${part}")
+endforeach()
 # A literal has a limited length: pieces that follow each other are one.
 string(LENGTH "${text}" length)
 set(pieces "")

@@ -45,7 +45,6 @@ def make_walk(end=3):
 """
 
 
-@unittest.skipUnless("py:" in trireme._trireme.env_prefixes(), "there are no host processes in this build")
 class Hosted(InScratch):
     def setUp(self):
         super().setUp()

@@ -107,7 +107,6 @@ class Objects(InScratch):
             ((np.array([np.nan, 0]), 1.0, True, False, {}), "its observation is not finite"),
             ((good, float("nan"), False, False, {}), "its reward is not finite"),
             ((good, "much", False, False, {}), "its reward is 'much', not a number"),
-            ((good, 1.0, False, False, None), "info"),
             ((["a", "b"], 1.0, False, False, {}), "observation"),
         ]:
             with self.subTest(pattern):

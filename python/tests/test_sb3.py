@@ -71,9 +71,8 @@ class Scripts(InScratch):
     def test_an_environment_that_gymnasium_has_made(self):
         model = PPO("MlpPolicy", gymnasium.make("CartPole-v1"), envs=16, horizon=32, hidden=[8])
         self.assertEqual(model.env, "CartPole-v1")
-        if "gym:" in trireme._trireme.env_prefixes():
-            self.assertEqual(PPO("MlpPolicy", gymnasium.make("Taxi-v4")).env, "gym:Taxi-v4")
-            self.assertEqual(PPO("MlpPolicy", "LunarLander-v3").env, "gym:LunarLander-v3")
+        self.assertEqual(PPO("MlpPolicy", gymnasium.make("Taxi-v4")).env, "gym:Taxi-v4")
+        self.assertEqual(PPO("MlpPolicy", "LunarLander-v3").env, "gym:LunarLander-v3")
         refuse(self, "pass the class", PPO, "MlpPolicy", CountingDown())
         refuse(self, "n_envs", PPO, "MlpPolicy", gymnasium.make_vec("CartPole-v1", num_envs=2))
 

@@ -25,7 +25,7 @@ def named(env: EnvLike | None, known_as: str) -> Iterator[str]:
     if not callable(env):
         raise Error(f"an environment is a name, a class or a function that makes one, not a {type(env).__name__}")
     in_here = known_as.startswith(_objects.PREFIX)
-    importable = None if in_here or "py:" not in _trireme.env_prefixes() else _importable_name(env)
+    importable = None if in_here else _importable_name(env)
     if importable is not None:
         yield importable
         return

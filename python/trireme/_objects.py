@@ -150,7 +150,7 @@ class Copies:
         for i, action in enumerate(self._read()):
             env = self._envs[i]
             try:
-                obs, reward, terminated, truncated, info = check_step(env.step(action))
+                obs, reward, terminated, truncated, info = check_step(env.step(action), self._masks.size > 0)
                 self._rewards[i] = reward
                 if terminated or truncated:
                     ended = True

@@ -1,6 +1,7 @@
 # The host process of Gymnasium environments. It makes environments, steps those of its parts when the program rings,
 # and writes what they give to memory that the program shares: src/env/host/layout.h says how the two speak. Runs with
 # the standard library and NumPy; Gymnasium is needed for environments of its registry only.
+# spaces.py comes before it, in one text.
 import ctypes
 import faulthandler
 import importlib
@@ -37,6 +38,7 @@ def end_with_parent():
 
 
 end_with_parent()
+os.environ["TRIREME_HOST"] = "1"  # a program that is imported for its classes can tell
 faulthandler.register(signal.SIGUSR1)  # says what it is doing
 
 
@@ -77,10 +79,6 @@ class Mapping:
         return self.view[at : at + 4 * count].cast("I")
 
 
-class Offence(Exception):
-    """A rule that an environment has broken."""
-
-
 def describe_exception(error):
     """The last lines of a traceback, without the frames of this file."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != "trireme_host.py"]
@@ -88,176 +86,6 @@ def describe_exception(error):
     if frames:
         lines = ["Traceback (most recent call last):\n"] + traceback.format_list(frames[-8:]) + lines
     return "".join(lines).strip()
-
-
-# ---- Spaces ----
-
-
-def kind_of(space):
-    """The class of Gymnasium's spaces that a space is, by name: any package's spaces of that name will do."""
-    known = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-    return next((c.__name__ for c in type(space).__mro__ if c.__name__ in known), None)
-
-
-def refuse(what, space):
-    known = {"observation": "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple", "action": "Box of floats, Discrete, MultiDiscrete or MultiBinary"}
-    raise Offence(f"its {what} space is {space!r}, which is not supported: make it {known[what]}")
-
-
-class Leaf:
-    """A part of an observation, from element `first` on: an array, or choices as one-hot vectors."""
-
-    def __init__(self, space, path, first):
-        self.space, self.path, self.first, self.kind = space, path, first, kind_of(space)
-        if self.kind == "Box":
-            if np.dtype(space.dtype).kind not in "biuf":
-                refuse("observation", space)
-            self.shape = tuple(space.shape)
-            self.size = int(np.prod(self.shape, dtype=np.int64))
-            self.low, self.high = (np.broadcast_to(b, self.shape).ravel() for b in (space.low, space.high))
-        elif self.kind == "Discrete":
-            self.shape, self.size = (), int(space.n)
-            self.nvec, self.start = np.array([space.n]), np.array([getattr(space, "start", 0)])
-        elif self.kind == "MultiDiscrete":
-            nvec = np.asarray(space.nvec)
-            self.shape, self.size, self.nvec = nvec.shape, int(nvec.sum()), nvec.ravel()
-            self.start = np.broadcast_to(getattr(space, "start", 0), nvec.shape).ravel()
-        elif self.kind == "MultiBinary":
-            n = space.n
-            self.shape = (int(n),) if np.isscalar(n) else tuple(int(k) for k in n)
-            self.size = int(np.prod(self.shape, dtype=np.int64))
-        else:
-            refuse("observation", space)
-        if self.kind != "Box":
-            self.low, self.high = np.zeros(self.size), np.ones(self.size)
-        self.end = first + self.size
-        if self.kind in ("Discrete", "MultiDiscrete"):
-            self.offsets = np.concatenate([[0], np.cumsum(self.nvec)[:-1]]).astype(np.int64)
-
-    def name(self):
-        return "".join(f"[{key!r}]" for key in self.path)
-
-    def write(self, obs, row):
-        for key in self.path:
-            try:
-                obs = obs[key]
-            except (KeyError, IndexError, TypeError):
-                raise Offence(f"its observation has no {self.name()}") from None
-        array = np.asarray(obs)
-        if array.shape != self.shape or array.dtype.kind not in "biuf":
-            part = f"observation{self.name()}"
-            if array.dtype.kind not in "biuf":
-                raise Offence(f"its {part} is of {array.dtype}, not {getattr(self.space, 'dtype', 'numbers')}")
-            raise Offence(f"its {part} has shape {array.shape}, not {self.shape}")
-        if self.kind in ("Box", "MultiBinary"):
-            row[self.first : self.end] = array.ravel()
-            return
-        choices = array.ravel().astype(np.int64) - self.start
-        if (choices < 0).any() or (choices >= self.nvec).any():
-            raise Offence(f"its observation{self.name()} is {obs!r}, which is not in {self.space!r}")
-        row[self.first : self.end] = 0
-        row[self.first + self.offsets + choices] = 1
-
-
-def leaves_of(space, path=(), first=0):
-    kind = kind_of(space)
-    if kind not in ("Dict", "Tuple"):
-        return [Leaf(space, path, first)]
-    items = space.spaces.items() if kind == "Dict" else enumerate(space.spaces)
-    leaves = []
-    for key, part in items:
-        leaves += leaves_of(part, path + (key,), leaves[-1].end if leaves else first)
-    if not leaves:
-        refuse("observation", space)
-    return leaves
-
-
-class Observations:
-    """How observations of a space become rows: in Gymnasium's order where they have several parts."""
-
-    def __init__(self, space):
-        self.leaves = leaves_of(space)
-        only = self.leaves[0] if kind_of(space) == "Box" else None
-        self.bytes = only is not None and np.dtype(space.dtype) == np.uint8
-        self.dtype = np.dtype(np.uint8 if self.bytes else np.float32)
-        self.shape = (only.shape or (1,)) if only else (self.leaves[-1].end,)
-        self.exact = only is not None and len(only.shape) == 1  # rows can be copied as they are
-        self.only = only
-        self.note = ""
-        if only is None:
-            parts = ", ".join(f"{leaf.name() or kind_of(space)} {leaf.first}-{leaf.end - 1}" for leaf in self.leaves)
-            self.note = f"observations are flattened as gymnasium.spaces.flatten does: {parts}"
-
-    def bounds(self):
-        most = np.finfo(np.float32).max
-        for name in ("low", "high"):
-            values = np.concatenate([getattr(leaf, name) for leaf in self.leaves]).astype(np.float64)
-            values = np.clip(values, -most, most)
-            yield (values[:1] if (values == values[0]).all() else values).tolist()
-
-    def write(self, obs, row, warn):
-        """Into a row of self.dtype, flat."""
-        if self.only is None:
-            for leaf in self.leaves:
-                leaf.write(obs, row)
-            return
-        array = np.asarray(obs)
-        wanted = np.dtype(self.only.space.dtype)
-        if array.dtype.kind not in "biuf" or (self.bytes and array.dtype != np.uint8):
-            raise Offence(f"its observation is of {array.dtype}, not {wanted}")
-        if array.shape != self.only.shape:
-            raise Offence(f"its observation has shape {array.shape}, not {self.only.shape}")
-        if array.dtype != wanted:
-            warn(f"its observation is of {array.dtype}, not {wanted}; it is converted")
-        row[:] = array.ravel()
-
-
-class Actions:
-    """How rows of actions become what step() takes."""
-
-    def __init__(self, space):
-        self.kind = kind_of(space)
-        self.facts = {"kind": "choices"}
-        if self.kind == "Discrete":
-            self.start = int(getattr(space, "start", 0))
-            self.facts.update(single=True, parts=[int(space.n)])
-        elif self.kind == "MultiDiscrete":
-            self.shape, self.dtype = np.asarray(space.nvec).shape, space.dtype
-            self.start = np.broadcast_to(getattr(space, "start", 0), self.shape)
-            self.facts.update(parts=np.ravel(space.nvec).tolist())
-        elif self.kind == "MultiBinary":
-            self.shape, self.dtype, self.start = tuple(space.shape), space.dtype, 0
-            self.facts.update(parts=[2] * int(np.prod(self.shape, dtype=np.int64)))
-        elif self.kind == "Box" and np.dtype(space.dtype).kind == "f":
-            self.shape, self.dtype = tuple(space.shape), space.dtype
-            most = np.finfo(np.float32).max
-            low, high = (np.clip(np.ravel(b).astype(np.float64), -most, most) for b in (space.low, space.high))
-            self.facts = {"kind": "box", "low": low.tolist(), "high": high.tolist()}
-        else:
-            refuse("action", space)
-        self.size = len(self.facts.get("parts", self.facts.get("low")))
-        self.choices = sum(self.facts.get("parts", []))
-
-    def reader(self, view, count):
-        """A function that gives the actions of `count` copies as a list, new ones each time."""
-        if self.kind == "Discrete":
-            numbers, start = view.cast("i"), self.start
-            return numbers.tolist if start == 0 else lambda: [a + start for a in numbers.tolist()]
-        rows = np.frombuffer(view, dtype=np.float32 if self.kind == "Box" else np.int32).reshape((count,) + self.shape)
-        dtype = self.dtype
-        if self.kind == "Box":
-            return lambda: list(rows.astype(dtype))
-        start = self.start
-        return lambda: list((rows + start).astype(dtype))
-
-    def mask(self, mask):
-        """What info["action_mask"] says, flat."""
-        if isinstance(mask, (tuple, list)) and len(mask) > 0 and np.ndim(mask[0]) > 0:
-            mask = np.concatenate([np.ravel(part) for part in mask])
-        flat = np.ravel(np.asarray(mask))
-        if flat.size != self.choices:
-            raise Offence(f'info["action_mask"] has {flat.size} elements, not {self.choices}')
-        return (flat != 0).astype(np.uint8)
 
 
 # ---- Environments ----
@@ -394,17 +222,6 @@ def load(env, state):
     for wrapper, values in zip(wrappers_of(env), around):
         vars(wrapper).update(values)
     return env
-
-
-def check_reset(result):
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
-        raise Offence(f"reset() gave {shorten(result)}, not (observation, info)")
-    return result
-
-
-def shorten(value):
-    text = repr(value)
-    return text if len(text) < 200 else text[:200] + "..."
 
 
 def frozen(value):
@@ -581,15 +398,7 @@ class Part:
 
     def digest(self, i, result):
         """What step() gave, checked and written."""
-        if not isinstance(result, (tuple, list)) or len(result) != 5:
-            raise Offence(f"step() gave {shorten(result)}, not (observation, reward, terminated, truncated, info)")
-        obs, reward, terminated, truncated, info = result
-        if self.choices and not isinstance(info, dict):
-            raise Offence(f"step() gave {shorten(info)} as info, not a dictionary")
-        try:
-            reward = float(reward)
-        except (TypeError, ValueError):
-            raise Offence(f"its reward is {shorten(reward)}, not a number") from None
+        obs, reward, terminated, truncated, info = check_step(result, self.choices > 0)
         ended = terminated or truncated
         self.write(i, obs, info, ended)
         if ended:

@@ -1,8 +1,10 @@
+# How observations and actions of Gymnasium's spaces become rows of numbers, and what reset() and step() may give. The host process
+# (host.py) has it, and the Python package, which steps environments of its own process by the same rules.
+np = None  # NumPy: whoever uses this imports it when it is needed
+
+
 class Offence(Exception):
     """A rule that an environment has broken."""
-
-
-# ---- Spaces ----
 
 
 def kind_of(space):
@@ -102,9 +104,10 @@ class Observations:
 
     def bounds(self):
         most = np.finfo(np.float32).max
-        low = np.concatenate([leaf.low for leaf in self.leaves]).astype(np.float64)
-        high = np.concatenate([leaf.high for leaf in self.leaves]).astype(np.float64)
-        return np.clip(low, -most, most).tolist(), np.clip(high, -most, most).tolist()
+        for name in ("low", "high"):
+            values = np.concatenate([getattr(leaf, name) for leaf in self.leaves]).astype(np.float64)
+            values = np.clip(values, -most, most)
+            yield (values[:1] if (values == values[0]).all() else values).tolist()
 
     def write(self, obs, row, warn):
         """Into a row of self.dtype, flat."""
@@ -182,13 +185,12 @@ def shorten(value):
     return text if len(text) < 200 else text[:200] + "..."
 
 
-
-def check_step(result):
-    """(observation, reward, terminated, truncated, info), the reward as a number."""
+def check_step(result, masks):
+    """(observation, reward, terminated, truncated, info), the reward as a number; info matters where it has masks."""
     if not isinstance(result, (tuple, list)) or len(result) != 5:
         raise Offence(f"step() gave {shorten(result)}, not (observation, reward, terminated, truncated, info)")
     obs, reward, terminated, truncated, info = result
-    if not isinstance(info, dict):
+    if masks and not isinstance(info, dict):
         raise Offence(f"step() gave {shorten(info)} as info, not a dictionary")
     try:
         reward = float(reward)
