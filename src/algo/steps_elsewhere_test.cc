@@ -85,7 +85,7 @@ TEST(StepsElsewhereTogether, AllShardsAreOnTheirWayAtOnce) {
       for (const int envs : {1, 3}) {
         SCOPED_TRACE(fmt::format("{}, {} workers, {} environments in a shard", algo, workers, envs));
         Meeting meeting(AlgorithmRun::kShards * std::min(envs, 2));
-        EnvEntry env = MeetingEntry("StepsElsewhereTest.Meeting-v0", meeting);
+        const EnvEntry env = MeetingEntry(FindEnv("CartPole-v1"), meeting);
         Assignments assignments{fmt::format("envs={}", AlgorithmRun::kShards * envs), "hidden=[16]"};
         assignments.insert(assignments.end(), more.begin(), more.end());
         AlgorithmRun(algo, env, assignments).Iterate(workers, 0, 2);

@@ -166,16 +166,13 @@ class Meeting {
   bool failed_ = false;  // guarded by mutex_
 };
 
-// CartPole that steps elsewhere; its batches meet there. The meeting outlives them.
-inline EnvEntry MeetingEntry(const std::string& name, Meeting& meeting) {
-  EnvSpec spec = FindEnv("CartPole-v1").spec;
-  spec.name = name;
-  return {.spec = spec,
-          .facts = {.snapshots = true, .reproducible = true, .steps_elsewhere = true},
-          .make = [spec, &meeting](int size) {
-            return std::make_unique<ThreadedBatch>(FindEnv("CartPole-v1").make(size), spec,
-                                                   [&meeting](int step) { meeting.Wait(step); });
-          }};
+// The environment elsewhere, where its batches meet. The meeting outlives them.
+inline EnvEntry MeetingEntry(EnvEntry env, Meeting& meeting) {
+  env.facts.steps_elsewhere = true;
+  env.make = [spec = env.spec, make = env.make, &meeting](int size) {
+    return std::make_unique<ThreadedBatch>(make(size), spec, [&meeting](int step) { meeting.Wait(step); });
+  };
+  return env;
 }
 
 // A corridor of places 0 ... 4, entered in the middle. Choices: left, right, stay, and a fourth that ends the

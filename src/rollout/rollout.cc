@@ -55,7 +55,7 @@ ActionRequest Rollout::Request(const Group& group, int t) {
   const std::size_t at = SampleOf(group, t);
   const int n = group.batch->size();
   return {.seed = shard_.seed,
-          .step = step_number_,
+          .step = step_number_ + static_cast<std::uint64_t>(t),
           .first_env = shard_.first_env() + static_cast<std::uint32_t>(group.first),
           .n = n,
           .obs = layout_.ReadObs(obs_.data() + at * layout_.width(), n, unpacked_),
@@ -69,9 +69,13 @@ void Rollout::BeginStep(const Group& group, int t) {
       actions_.span().subspan(SampleOf(group, t) * action_size_, group.batch->size() * action_size_));
 }
 
-void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser) {
-  EnvBatch& batch = *group.batch;
-  batch.StepEnd();
+void Rollout::EndStep(std::span<const Turn> turns, int t, const Normaliser* normaliser) {
+  for (std::size_t i = turns.size(); i-- > 0;) turns[i].group->batch->StepEnd();
+  for (const auto& [rollout, group] : turns) rollout->Record(*group, t, normaliser);
+}
+
+void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
+  const EnvBatch& batch = *group.batch;
   const std::size_t at = SampleOf(group, t);
   std::ranges::copy(batch.rewards(), rewards_.begin() + at);
   std::ranges::copy(batch.terminated(), terminated_.begin() + at);
@@ -100,8 +104,8 @@ void Rollout::EndStep(const Group& group, int t, const Normaliser* normaliser) {
   }
 }
 
-void Rollout::End(const Normaliser* normaliser) {
-  for (const Group& group : groups_) EndStep(group, steps_ - 1, normaliser);
+void Rollout::End() {
+  step_number_ += static_cast<std::uint64_t>(steps_);
   CheckFlags();
 }
 

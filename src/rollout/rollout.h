@@ -6,10 +6,10 @@
 // of truncated episodes are kept in a list, for bootstrapping.
 //
 // Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own. A worker collects with all its
-// shards together: actions are chosen for one group after the other, in a fixed order, while all others are on their
-// way; with a single shard, that is the other half of it. What is collected does not depend on it, where a policy
-// chooses for an environment alike in any company: draws are keyed by environment, and everything is recorded step by
-// step, in the order of the environments. Groups are the same for any number of workers, and so is what is saved.
+// shards together: one half of their groups is on its way while actions are chosen for the other; with a single shard,
+// that is one group each. What is collected does not depend on it, where a policy chooses for an environment alike in
+// any company: draws are keyed by environment, and everything is recorded step by step, in the order of the
+// environments. Groups are the same for any number of workers, and so is what is saved.
 //
 // Thread safety: none; a shard belongs to one worker.
 #pragma once
@@ -62,26 +62,22 @@ class Rollout {
   // the environments throw; after that a rollout can only be destroyed.
   template <class Policy>
   void Collect(const Normaliser* normaliser, Policy&& policy) {
-    Rollout* const alone = this;
-    CollectTogether({&alone, 1}, normaliser, policy);
+    const Turn turns[] = {{this, &groups_.front()}, {this, &groups_.back()}};
+    Begin(normaliser);
+    CollectInTurns({turns, groups_.size()}, normaliser, policy);
+    End();
   }
   // The same with several of as many steps, at least one: all of them are on their way at the same time.
   template <class Policy>
   static void CollectTogether(std::span<Rollout* const> rollouts, const Normaliser* normaliser,
                               Policy&& policy) {
-    for (Rollout* const rollout : rollouts) rollout->Begin(normaliser);
-    const int steps = rollouts[0]->steps_;
-    for (int t = 0; t < steps; ++t) {
-      for (Rollout* const rollout : rollouts) {
-        for (const Group& group : rollout->groups_) {
-          if (t > 0) rollout->EndStep(group, t - 1, normaliser);
-          policy(rollout->Request(group, t));
-          rollout->BeginStep(group, t);
-        }
-        ++rollout->step_number_;
-      }
+    std::vector<Turn> turns;
+    for (Rollout* const rollout : rollouts) {
+      for (const Group& group : rollout->groups_) turns.push_back({rollout, &group});
+      rollout->Begin(normaliser);
     }
-    for (Rollout* const rollout : rollouts) rollout->End(normaliser);
+    CollectInTurns(turns, normaliser, policy);
+    for (Rollout* const rollout : rollouts) rollout->End();
   }
 
   bool steps_elsewhere() const { return steps_elsewhere_; }
@@ -128,12 +124,35 @@ class Rollout {
     int first;
     std::unique_ptr<EnvBatch> batch;
   };
+  struct Turn {
+    Rollout* rollout;
+    const Group* group;
+  };
+
+  // The groups of a rollout come one after the other. A half is awaited as a whole, the last of it first: a worker that
+  // sleeps until then finds the others there.
+  template <class Policy>
+  static void CollectInTurns(std::span<const Turn> turns, const Normaliser* normaliser, Policy&& policy) {
+    const std::size_t half = turns.size() / 2;
+    const int steps = turns[0].rollout->steps_;
+    for (int t = 0; t < steps; ++t) {
+      for (const std::span<const Turn> some : {turns.first(half), turns.subspan(half)}) {
+        if (t > 0) EndStep(some, t - 1, normaliser);
+        for (const auto& [rollout, group] : some) {
+          policy(rollout->Request(*group, t));
+          rollout->BeginStep(*group, t);
+        }
+      }
+    }
+    EndStep(turns, steps - 1, normaliser);
+  }
 
   void Begin(const Normaliser* normaliser);
   ActionRequest Request(const Group& group, int t);
   void BeginStep(const Group& group, int t);
-  void EndStep(const Group& group, int t, const Normaliser* normaliser);
-  void End(const Normaliser* normaliser);
+  static void EndStep(std::span<const Turn> turns, int t, const Normaliser* normaliser);
+  void Record(const Group& group, int t, const Normaliser* normaliser);
+  void End();
   void CheckFlags() const;
   // The sample of a group's first environment in step t.
   std::size_t SampleOf(const Group& group, int t) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trireme/env/checked_batch.h"
 
@@ -29,9 +30,102 @@ struct Evaluator::Episodes {
   double& stopped() { return shared.back(); }  // by the worker that leads
 };
 
+// Copies first, ..., first + size - 1, which step together and run an episode each.
+class Evaluator::Part {
+ public:
+  Part(const EnvEntry& env, const EvaluationPlan& plan, int first, int size)
+      : env_(env), plan_(plan), first_(first), size_(size) {}
+
+  // Episodes `begin` to `end` of the evaluation are those of all copies, as far as there are so many.
+  void Start(int begin, int end, Episodes& all) {
+    begin_ = begin + first_;
+    n_ = left_ = std::clamp(end - begin_, 0, size_);
+    if (n_ == 0) return;
+    Reset();
+    steps_ = 0;
+    obs_.resize(static_cast<std::size_t>(size_) * env_.spec.obs.size());
+    actions_.resize(static_cast<std::size_t>(size_) * env_.spec.action.size());
+    done_.assign(n_, false);
+    so_far_.assign(n_, 0.0);
+    if (endless()) std::ranges::fill(all.cut_off.subspan(begin_, n_), 0.0);
+  }
+
+  // Returns whether there is anything left to do. Copies that do not count act too: they step, and not everything may
+  // be allowed to them.
+  bool BeginStep(Algorithm& algorithm) {
+    if (left_ == 0) return false;
+    ObsToFloat(env_.spec.obs, batch_->obs().data(), static_cast<std::size_t>(size_), obs_.data());
+    algorithm.Act(obs_, env_.spec.masks ? batch_->masks().data() : nullptr, size_, actions_);
+    batch_->StepBegin(actions_);
+    under_way_ = true;
+    return true;
+  }
+
+  // Of the step that was begun, if one was.
+  void EndStep(Episodes& all) {
+    if (!std::exchange(under_way_, false)) return;
+    batch_->StepEnd();
+    ++steps_;
+    const std::span<const EpisodeEnd> finished = batch_->finished();
+    if (!finished.empty()) CheckFinished(*batch_, finished);
+    for (const EpisodeEnd& ended : finished) {
+      // Copies go on with further episodes; only the first counts, and only of those that run one.
+      if (ended.env >= n_ || done_[ended.env]) continue;
+      done_[ended.env] = true;
+      all.returns[begin_ + ended.env] = ended.episode_return;
+      --left_;
+    }
+    if (endless()) CutOff(all);
+  }
+
+ private:
+  bool endless() const { return env_.spec.max_episode_steps == 0; }
+
+  void Reset() {
+    const auto id = static_cast<std::uint32_t>(begin_);
+    if (batch_) return batch_->Reset(plan_.seed, Purpose::kEvalReset, id);
+    batch_ = MakeBatch(env_, size_, plan_.seed, Purpose::kEvalReset, id);
+  }
+
+  void CutOff(Episodes& all) {
+    for (int i = 0; i < n_; ++i) so_far_[i] += batch_->rewards()[i];
+    for (int i = 0; steps_ == plan_.max_steps && i < n_; ++i) {
+      if (done_[i]) continue;
+      all.returns[begin_ + i] = so_far_[i];
+      all.cut_off[begin_ + i] = 1;
+      --left_;
+    }
+  }
+
+  const EnvEntry& env_;
+  const EvaluationPlan& plan_;
+  int first_, size_;
+  std::unique_ptr<EnvBatch> batch_;
+  bool under_way_ = false;
+  int begin_ = 0, n_ = 0;  // episodes; those of the first n_ copies count
+  int left_ = 0;           // that are not over
+  int steps_ = 0;
+  std::vector<float> obs_, actions_;
+  std::vector<double> so_far_;  // returns of episodes that may have no end
+  std::vector<bool> done_;
+};
+
+Evaluator::Evaluator(const EnvEntry& env, const EvaluationPlan& plan) : env_(env), plan_(plan) {
+  const int largest = (plan.episodes + plan.groups - 1) / plan.groups;
+  const int copies = std::min(largest, Algorithm::kMostActed);
+  // A part ends when its own episodes are over, and enough are left on their way while one is acted for.
+  const int parts = env.facts.steps_elsewhere ? std::min(4, copies) : 1;
+  for (int p = 0; p < parts; ++p) {
+    const int first = copies * p / parts, end = copies * (p + 1) / parts;
+    parts_.emplace_back(env_, plan_, first, end - first);
+  }
+}
+
+Evaluator::~Evaluator() = default;
+
 std::optional<Evaluation> Evaluator::Run(Algorithm& algorithm, Communicator& comm, int first, int own,
                                          const EvaluationStop& stop) {
-  Episodes all(plan_.episodes, plan_.groups, endless());
+  Episodes all(plan_.episodes, plan_.groups, env_.spec.max_episode_steps == 0);
   const auto stops = [&] { return stop.leads && stop.requested() ? 1.0 : 0.0; };
   bool complete = true;
   for (int group = first; complete && group < first + own; ++group) {
@@ -79,48 +173,17 @@ bool Evaluator::RunGroup(Algorithm& algorithm, int group, const std::function<bo
   return true;
 }
 
-// Episodes first, first + 1, ...
-void Evaluator::ResetBatch(int first) {
-  const auto id = static_cast<std::uint32_t>(first);
-  if (batch_) return batch_->Reset(plan_.seed, Purpose::kEvalReset, id);
-  const int largest = (plan_.episodes + plan_.groups - 1) / plan_.groups;
-  batch_ = MakeBatch(env_, std::min(largest, Algorithm::kMostActed), plan_.seed, Purpose::kEvalReset, id);
-}
-
 bool Evaluator::RunEpisodes(Algorithm& algorithm, int begin, int end, const std::function<bool()>& stop,
                             Episodes& all) {
-  const int n = end - begin;
-  ResetBatch(begin);
-  const std::size_t action_size = env_.spec.action.size();
-  std::vector<float> obs(static_cast<std::size_t>(n) * env_.spec.obs.size());
-  std::vector<float> actions(batch_->size() * action_size);
-  const std::span<float> counting = std::span(actions).first(n * action_size);
-  std::vector<double> so_far(endless() ? n : 0);  // returns of episodes that may have no end
-  std::ranges::fill(all.cut_off.subspan(endless() ? begin : 0, endless() ? n : 0), 0.0);
-  std::vector<bool> done(n, false);
-  for (int left = n, step = 1; left > 0; ++step) {
-    if (stop()) return false;
-    ObsToFloat(env_.spec.obs, batch_->obs().data(), static_cast<std::size_t>(n), obs.data());
-    algorithm.Act(obs, env_.spec.masks ? batch_->masks().data() : nullptr, n, counting);
-    for (std::size_t i = counting.size(); i < actions.size(); ++i) actions[i] = actions[i % action_size];
-    batch_->Step(actions);
-    const std::span<const EpisodeEnd> finished = batch_->finished();
-    if (!finished.empty()) CheckFinished(*batch_, finished);
-    for (const EpisodeEnd& ended : finished) {
-      // Copies go on with further episodes; only the first counts, and only those of this group.
-      if (ended.env >= n || done[ended.env]) continue;
-      done[ended.env] = true;
-      all.returns[begin + ended.env] = ended.episode_return;
-      --left;
+  for (Part& part : parts_) part.Start(begin, end, all);
+  for (bool more = true; more;) {
+    const bool stopped = stop();
+    more = false;
+    for (Part& part : parts_) {
+      part.EndStep(all);
+      more |= !stopped && part.BeginStep(algorithm);
     }
-    if (!endless()) continue;
-    for (int i = 0; i < n; ++i) so_far[i] += batch_->rewards()[i];
-    for (int i = 0; step == plan_.max_steps && i < n; ++i) {
-      if (done[i]) continue;
-      all.returns[begin + i] = so_far[i];
-      all.cut_off[begin + i] = 1;
-      --left;
-    }
+    if (stopped) return false;
   }
   return true;
 }

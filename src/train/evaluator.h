@@ -5,6 +5,8 @@
 // grouped by shard, each worker runs the groups of its own shards, and the returns are exchanged: all workers
 // get the same result, whatever their number.
 //
+// Environments that step elsewhere are several parts: all others are on their way while actions are chosen for one.
+//
 // Thread safety: none; each worker has its own. Environments are made for the first evaluation and kept.
 #pragma once
 
@@ -49,7 +51,8 @@ struct EvaluationStop {
 
 class Evaluator {
  public:
-  Evaluator(const EnvEntry& env, const EvaluationPlan& plan) : env_(env), plan_(plan) {}
+  Evaluator(const EnvEntry& env, const EvaluationPlan& plan);
+  ~Evaluator();
 
   // Blocks on the other workers; all must call it. The worker's groups are [first, first + own). Nothing when it was
   // stopped.
@@ -58,18 +61,17 @@ class Evaluator {
 
  private:
   struct Episodes;  // of all groups
+  class Part;       // of the copies
 
   // Both return whether they came to the end.
   bool RunGroup(Algorithm& algorithm, int group, const std::function<bool()>& stop, Episodes& all);
   bool RunEpisodes(Algorithm& algorithm, int begin, int end, const std::function<bool()>& stop,
                    Episodes& all);
-  void ResetBatch(int first);
-  bool endless() const { return env_.spec.max_episode_steps == 0; }
 
   const EnvEntry& env_;
   EvaluationPlan plan_;
   // As many copies as the largest group has episodes that are acted for at a time. Smaller groups use the first ones.
-  std::unique_ptr<EnvBatch> batch_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace trireme

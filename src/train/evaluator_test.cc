@@ -301,6 +301,45 @@ TEST(Evaluator, MakesItsEnvironmentsOnce) {
   }
 }
 
+// Some in every part, fewer than parts, and groups that differ in size; with and without a limit.
+TEST(Evaluator, EnvironmentsThatStepElsewhereGiveTheSame) {
+  for (const int limit : {500, 0}) {
+    const EnvEntry here = CartPoleFor(limit);
+    EnvEntry there = here;
+    there.facts.steps_elsewhere = true;
+    there.make = [spec = there.spec, make = there.make](int size) {
+      return std::make_unique<ThreadedBatch>(make(size), spec);
+    };
+    for (const int episodes : {3, 21, 60}) {
+      SCOPED_TRACE(fmt::format("{} episodes of at most {} steps", episodes, limit));
+      const EvaluationPlan plan{.seed = 5, .episodes = episodes, .groups = 8, .max_steps = 70};
+      const Evaluation expected = Evaluate(here, plan, 1);
+      for (const int workers : {1, 2}) ExpectSame(Evaluate(there, plan, workers), expected);
+    }
+  }
+}
+
+TEST(Evaluator, AllPartsAreOnTheirWayAtOnce) {
+  for (const auto& [episodes, parts] : {std::pair{3, 3}, {13, 4}}) {
+    Meeting meeting(parts);
+    const EnvEntry env = MeetingEntry(CartPoleFor(7), meeting);  // a pole does not fall so soon
+    EXPECT_NEAR(Evaluate(env, {.seed = 5, .episodes = episodes}, 1).mean, 7, 1e-9);
+    EXPECT_TRUE(meeting.Met(7));
+  }
+}
+
+// What is on its way when an evaluation is stopped does not get in the way of the next.
+TEST_F(StoppedEvaluation, CanBeMadeUpForWhereEnvironmentsStepElsewhere) {
+  EnvEntry env =
+      ForwardingEntry<ThreadedBatch>("Threaded-v0", {.reproducible = true, .steps_elsewhere = true});
+  FixedPolicy policy;
+  ThreadGroup group(1);
+  ThreadCommunicator comm(group, 0);
+  Evaluator evaluator(env, plan_);
+  EXPECT_FALSE(evaluator.Run(policy, comm, 0, 8, {.requested = [this] { return Soon(); }}));
+  ExpectSame(evaluator.Run(policy, comm, 0, 8), Evaluate(CartPole(), plan_, 1));
+}
+
 TEST(Evaluator, TheSeedChoosesTheEpisodes) {
   EXPECT_EQ(Evaluate(5, 50, 8, 1).mean, Evaluate(5, 50, 8, 1).mean);
   EXPECT_NE(Evaluate(5, 50, 8, 1).mean, Evaluate(6, 50, 8, 1).mean);
