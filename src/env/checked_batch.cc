@@ -1,6 +1,8 @@
 #include "trireme/env/checked_batch.h"
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "trireme/base/error.h"
 
@@ -39,10 +41,21 @@ std::unique_ptr<EnvBatch> Checked(std::unique_ptr<EnvBatch> batch, const EnvEntr
   expect(batch->rewards().size(), n, "rewards");
   expect(batch->terminated().size(), n, "flags for terminated episodes");
   expect(batch->truncated().size(), n, "flags for truncated episodes");
+  if (spec.masks) CheckMasks(*batch);
   if (env.facts.snapshots && batch->snapshots() == nullptr) {
     FailForLie(spec, "it can be saved, but its batches offer no snapshots");
   }
   return batch;
+}
+
+void CheckMask(const EnvSpec& spec, std::span<const std::uint8_t> masks, int copy) {
+  const std::vector<int>& parts = spec.action.parts;
+  const std::uint8_t* mask = masks.data() + static_cast<std::ptrdiff_t>(copy) * spec.action.choices();
+  for (std::size_t part = 0; part < parts.size(); mask += parts[part++]) {
+    if (std::any_of(mask, mask + parts[part], [](std::uint8_t allowed) { return allowed != 0; })) continue;
+    FailForLie(spec, fmt::format("the mask of copy {} allows no choice{}", copy,
+                                 parts.size() == 1 ? "" : fmt::format(" of part {}", part)));
+  }
 }
 
 }  // namespace
@@ -62,6 +75,13 @@ std::unique_ptr<EnvBatch> MakeDrawnBatch(const EnvEntry& env, int size, std::uin
     FailForLie(env.spec, fmt::format("it shows {} pictures in a second", rate));
   return batch;
 }
+
+void CheckMasks(const EnvBatch& batch) {
+  const std::span<const std::uint8_t> masks = batch.masks();
+  for (int copy = 0; copy < batch.size(); ++copy) CheckMask(batch.spec(), masks, copy);
+}
+
+void CheckFinalMask(const EnvBatch& batch, int copy) { CheckMask(batch.spec(), batch.final_masks(), copy); }
 
 void CheckFinished(const EnvBatch& batch, std::span<const EpisodeEnd> finished) {
   const std::span<const std::uint8_t> terminations = batch.terminated(), truncations = batch.truncated();

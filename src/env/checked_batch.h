@@ -19,6 +19,11 @@ std::unique_ptr<EnvBatch> MakeBatch(const EnvEntry& env, int size, std::uint64_t
 std::unique_ptr<EnvBatch> MakeDrawnBatch(const EnvEntry& env, int size, std::uint64_t seed, Purpose purpose,
                                          std::uint32_t first_id);
 
+// For an environment that has masks. Throw Error unless some choice of every part is allowed: to all copies now, or to
+// the one whose episode has just ended.
+void CheckMasks(const EnvBatch& batch);
+void CheckFinalMask(const EnvBatch& batch, int copy);
+
 // For what batch.finished() gave, if that was not empty. Throws Error unless each copy is named once, in ascending
 // order, and its flags tell the same.
 void CheckFinished(const EnvBatch& batch, std::span<const EpisodeEnd> finished);

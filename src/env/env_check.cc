@@ -90,15 +90,21 @@ bool CheckCopy(const EnvBatch& batch, int i, int step, Clock& clock, std::size_t
   return true;
 }
 
+// The bounds may be infinite.
+float RandomBetween(float low, float high, RandomStream& random) {
+  const double at = random.NextUniform();
+  if (std::isfinite(low) && std::isfinite(high)) return static_cast<float>(low + (double{high} - low) * at);
+  const double far = 10 * at;
+  return static_cast<float>(std::isfinite(low) ? low + far : std::isfinite(high) ? high - far : far - 5);
+}
+
 }  // namespace
 
 void RandomAction(const ActionSpace& space, std::span<const std::uint8_t> mask, std::uint32_t id,
                   std::uint64_t step, float* action) {
   RandomStream random(7, Purpose::kAction, id, step);
   if (space.box()) {
-    for (int k = 0; k < space.size(); ++k) {
-      action[k] = space.low[k] + (space.high[k] - space.low[k]) * static_cast<float>(random.NextUniform());
-    }
+    for (int k = 0; k < space.size(); ++k) action[k] = RandomBetween(space.low[k], space.high[k], random);
     return;
   }
   int first = 0;  // of the part, among all choices

@@ -9,6 +9,7 @@
 #include "trireme/env/classic/pendulum.h"
 #include "trireme/env/conformance.h"
 #include "trireme/env/test_env.h"
+#include "trireme/env/test_spaces.h"
 
 namespace trireme {
 namespace {
@@ -28,6 +29,11 @@ TEST(Kit, TakesEnvironmentsOfEveryKind) {
   CheckEnv(BytesEntry("Bytes-v0"));
   CheckEnv(SoaEntry<Corridor>());
   CheckEnv(SoaEntry<Dials>());
+  for (const EnvEntry& env : AllSpaces()) {
+    SCOPED_TRACE(env.spec.name);
+    if (env.spec.obs.size() < 1000) CheckEnv(env);
+  }
+  EXPECT_EQ(AnySpacesBatch::wrong, 0) << "the kit takes actions that are none";
 }
 
 // One copy that is started anew in its fifth step, as if its process had died.

@@ -81,6 +81,7 @@ void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
   std::ranges::copy(batch.terminated(), terminated_.begin() + at);
   std::ranges::copy(batch.truncated(), truncated_.begin() + at);
 
+  if (layout_.mask_size() > 0) CheckMasks(batch);
   float* const next = PackObs(group, t + 1);
   for (int b = 0; normaliser != nullptr && b < batch.size(); ++b) {
     normaliser->AddTo(raw_sums_, next + b * layout_.width());
@@ -98,6 +99,7 @@ void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
     truncated_obs_.resize(truncated_obs_.size() + layout_.width());
     float* const row = truncated_obs_.data() + truncated_obs_.size() - layout_.width();
     const std::size_t i = static_cast<std::size_t>(end.env);
+    if (layout_.mask_size() > 0) CheckFinalMask(batch, end.env);
     layout_.Pack(batch.final_obs().data() + i * batch.spec().obs.bytes(),
                  batch.final_masks().data() + i * layout_.mask_size(), 1, row);
     Normalise(normaliser, 1, row);

@@ -68,6 +68,7 @@ class Evaluator::Part {
     ++steps_;
     const std::span<const EpisodeEnd> finished = batch_->finished();
     if (!finished.empty()) CheckFinished(*batch_, finished);
+    if (env_.spec.masks) CheckMasks(*batch_);
     for (const EpisodeEnd& ended : finished) {
       // Copies go on with further episodes; only the first counts, and only of those that run one.
       if (ended.env >= n_ || done_[ended.env]) continue;

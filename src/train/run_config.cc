@@ -257,21 +257,43 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
 
 namespace {
 
+const char* NameOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kDiscrete:
+      return "discrete";
+    case ActionKind::kBox:
+      return "continuous";
+    case ActionKind::kMultiDiscrete:
+      return "multi-discrete";
+  }
+  return "unknown";
+}
+
+bool CanDrive(const AlgorithmEntry& algo, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kDiscrete:
+      return algo.discrete;
+    case ActionKind::kBox:
+      return algo.continuous;
+    case ActionKind::kMultiDiscrete:
+      return algo.multi_discrete;
+  }
+  return false;
+}
+
 void CheckActions(const EnvSpec& env, const AlgorithmEntry& algo) {
-  const auto [can, kind] = [&]() -> std::pair<bool, const char*> {
-    switch (env.action.kind) {
-      case ActionKind::kDiscrete:
-        return {algo.discrete, "discrete"};
-      case ActionKind::kBox:
-        return {algo.continuous, "continuous"};
-      case ActionKind::kMultiDiscrete:
-        return {algo.multi_discrete, "multi-discrete"};
-    }
-    return {false, "unknown"};
-  }();
-  if (!can) Fail("{} has {} actions, which {} cannot drive", env.name, kind, algo.name);
-  if (env.masks && !algo.masks)
-    Fail("{} forbids some of its actions, which {} cannot heed", env.name, algo.name);
+  const auto heeds = [&](const AlgorithmEntry& entry) { return !env.masks || entry.masks; };
+  const bool drives = CanDrive(algo, env.action.kind);
+  if (drives && heeds(algo)) return;
+  std::string others;
+  for (const AlgorithmEntry& entry : AllAlgorithms()) {
+    if (!CanDrive(entry, env.action.kind) || !heeds(entry)) continue;
+    others += (others.empty() ? "; these can: " : ", ") + entry.name;
+  }
+  if (!drives) {
+    Fail("{} has {} actions, which {} cannot drive{}", env.name, NameOf(env.action.kind), algo.name, others);
+  }
+  Fail("{} forbids some of its actions, which {} cannot heed{}", env.name, algo.name, others);
 }
 
 }  // namespace
