@@ -231,8 +231,11 @@ TEST(TensorBoard, DiskFullInTheMiddleOfAnEventLeavesWholeEvents) {
 // Exit status and output of python/check_tensorboard.py.
 std::pair<int, std::string> RunChecker(const TestFolder& folder, const std::filesystem::path& events) {
   const std::filesystem::path output = folder / "output";
-  const std::string command = fmt::format("python3 '{}/check_tensorboard.py' '{}' > '{}' 2>/dev/null",
-                                          TRIREME_PYTHON_FOLDER, events.string(), output.string());
+  const std::string command =  // with the interpreter of scripts/python-env where there is one
+      fmt::format(
+          "PATH='{0}/../build/venv/bin':\"$PATH\" python3 '{0}/check_tensorboard.py' '{1}' > '{2}' "
+          "2>/dev/null",
+          TRIREME_PYTHON_FOLDER, events.string(), output.string());
   const int status = std::system(command.c_str());
   return {WEXITSTATUS(status), ReadFile(output)};
 }
