@@ -48,6 +48,8 @@ class Wire final : public Transport {
   // Asked before every message that is sent and after every one that is received: true loses it, and the
   // stream with it.
   std::function<bool()> fault = [] { return false; };
+  // The same for answers of one kind.
+  std::function<bool(const std::string& address, MessageKind)> lose = nullptr;
 
   std::unique_ptr<Stream> Connect(const std::string& address, const Security& security,
                                   const Limits&) override;
@@ -81,10 +83,32 @@ class Wire final : public Transport {
   std::atomic<bool> frozen_ = false;
 };
 
+// A message whose header was looked at.
+class SeenMessage final : public Incoming {
+ public:
+  SeenMessage() = default;
+  explicit SeenMessage(Incoming& message) : bytes_(message.size()) { message.Read(bytes_); }
+
+  MessageKind kind() const {
+    Header header;
+    std::memcpy(&header, bytes_.data(), sizeof header);
+    return header.kind;
+  }
+  std::size_t size() const override { return bytes_.size() - offset_; }
+  void Read(std::span<std::byte> to) override {
+    std::copy_n(bytes_.data() + offset_, to.size(), to.data());
+    offset_ += to.size();
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t offset_ = 0;
+};
+
 class Wire::FaultyStream final : public Stream {
  public:
-  FaultyStream(Wire& wire, PeerId number, std::unique_ptr<Stream> stream)
-      : wire_(wire), number_(number), stream_(std::move(stream)) {}
+  FaultyStream(Wire& wire, std::string address, PeerId number, std::unique_ptr<Stream> stream)
+      : wire_(wire), address_(std::move(address)), number_(number), stream_(std::move(stream)) {}
   ~FaultyStream() override {
     const std::lock_guard lock(wire_.mutex_);
     wire_.streams_.erase(number_);
@@ -95,8 +119,15 @@ class Wire::FaultyStream final : public Stream {
     return stream_->Send(std::move(message), deadline);
   }
   Incoming* Receive(Deadline deadline) override {
-    Incoming* const message = stream_->Receive(deadline);
-    if (message == nullptr || !wire_.fault()) return message;
+    Incoming* message = stream_->Receive(deadline);
+    if (message == nullptr) return nullptr;
+    bool lost = wire_.fault();
+    if (wire_.lose) {
+      seen_ = SeenMessage(*message);
+      message = &seen_;
+      lost |= wire_.lose(address_, seen_.kind());
+    }
+    if (!lost) return message;
     wire_.network_.memory.Cut(number_);
     return stream_->Receive(deadline);
   }
@@ -105,8 +136,10 @@ class Wire::FaultyStream final : public Stream {
 
  private:
   Wire& wire_;
+  const std::string address_;
   const PeerId number_;
   const std::unique_ptr<Stream> stream_;
+  SeenMessage seen_;
 };
 
 inline std::unique_ptr<Stream> Wire::Connect(const std::string& address, const Security& security,
@@ -118,7 +151,7 @@ inline std::unique_ptr<Stream> Wire::Connect(const std::string& address, const S
     streams_.insert(number);
   }
   if (frozen_) network_.memory.Freeze(number);
-  return std::make_unique<FaultyStream>(*this, number, std::move(stream));
+  return std::make_unique<FaultyStream>(*this, address, number, std::move(stream));
 }
 
 // A parameter server on a thread of its own.

@@ -60,7 +60,7 @@ Welcome ServerLink::Greet(std::span<float> params) {
     bool sent = stream_->Send(MakeMessage(hello, {}, {}, greeting_.Encode()), Clock::now() + kOpening);
     while (sent) {
       Header header;
-      Incoming* const message = Receive(header, Clock::now() + Seconds(0.2));
+      Incoming* const message = Receive(header, Clock::now() + kLook);
       Watch("to take it in");
       if (message == nullptr) {
         if (stream_->closed()) break;
@@ -95,6 +95,7 @@ void ServerLink::Ask(Header header, Outgoing request, Outgoing instead) {
   awaited_ = header.sequence;
   request_ = std::move(request);
   instead_ = std::move(instead);
+  waited_ = {};
   heard_ = Clock::now();
   Send(request_);  // a closed stream is noticed when the answer is waited for
 }
@@ -122,7 +123,7 @@ void ServerLink::Reconnect() {
     std::memcpy(&header, request_->data(), sizeof header);
     awaited_ = header.sequence;
   }
-  Send(request_);
+  if (request_ != nullptr) Send(request_);
 }
 
 void ServerLink::Tell(const Outgoing& message) {
@@ -130,30 +131,37 @@ void ServerLink::Tell(const Outgoing& message) {
 }
 
 Incoming& ServerLink::Answer(Header& answer) {
-  const Deadline begun = Clock::now();
-  TRIREME_CHECK(request_ != nullptr);
   for (;;) {
-    Incoming* const message = Receive(answer, Clock::now() + Seconds(0.2));
-    if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
-      Answered(answer);
-      const Clock::duration waited = Clock::now() - begun;
-      longest_wait_ = std::max(longest_wait_, waited);
-      link_.waited_s += std::chrono::duration<double>(waited).count();
-      return *message;
-    }
-    Watch("to answer");
-    if (message == nullptr && stream_->closed()) Reconnect();
+    if (Incoming* const message = Await(answer, Clock::now() + kLook)) return *message;
   }
 }
 
-Incoming* ServerLink::Poll(Header& answer) {
+Incoming* ServerLink::Await(Header& answer, Deadline until) {
   TRIREME_CHECK(request_ != nullptr);
-  while (Incoming* const message = Receive(answer, Clock::now())) {
-    if (answer.sequence != awaited_ || answer.kind == MessageKind::kWaiting) continue;
-    Answered(answer);
-    return message;
+  const Deadline begun = Clock::now();
+  for (;;) {
+    Incoming* const message = Receive(answer, until);
+    if (message != nullptr && answer.sequence == awaited_ && answer.kind != MessageKind::kWaiting) {
+      waited_ += Clock::now() - begun;
+      Answered(answer);
+      return message;
+    }
+    Watch("to answer");
+    if (message != nullptr) continue;
+    if (stream_->closed()) Reconnect();
+    if (Clock::now() < until) continue;
+    waited_ += Clock::now() - begun;
+    return nullptr;
   }
-  return nullptr;
+}
+
+void ServerLink::LookAfter() {
+  Header header;
+  while (Receive(header, Clock::now()) != nullptr) {
+  }
+  if (!stream_->closed()) return;
+  heard_ = Clock::now();
+  Reconnect();
 }
 
 void ServerLink::Measure() {
@@ -174,9 +182,11 @@ void ServerLink::Count(std::size_t bytes) {
 
 void ServerLink::Answered(const Header& answer) {
   Count(MessageWriter::Size(answer));
+  link_.waited_s += std::chrono::duration<double>(waited_).count();
+  longest_wait_ = std::max(longest_wait_, waited_);
   tell_next_.reset();
   if (answer.kind == MessageKind::kParams) greeting_.clock = answer.clock;
-  Forget();
+  request_ = nullptr;
 }
 
 bool ServerLink::Send(const Outgoing& message) {

@@ -8,6 +8,7 @@
 // Belongs to one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,9 @@ struct Welcome {
 
 class ServerLink {
  public:
+  // How often a wait looks whether it is to end.
+  static constexpr std::chrono::milliseconds kLook{200};
+
   // `state()`: kState, for a server that has no parameters yet.
   ServerLink(ServerPlace place, std::function<Outgoing()> state);
 
@@ -51,7 +55,7 @@ class ServerLink {
   Welcome Join(const Greeting& greeting, std::span<float> params);
 
   // Starts a request; the one before must have been answered or forgotten. After a reconnection it is made
-  // again, or `instead` in its place.
+  // again, or `instead` in its place: that even when the answer is there, until the next request.
   void Ask(Header header, Outgoing request, Outgoing instead = nullptr);
   Header MakeRequest(MessageKind kind);  // with the next sequence
   bool asking() const { return request_ != nullptr; }
@@ -61,10 +65,13 @@ class ServerLink {
   void Tell(const Outgoing& message);
 
   // Blocks until the answer is there. The message is positioned behind its header, and valid until the next
-  // call. Throws ServerLost.
+  // call. Throws ServerLost. Whoever owes something to several servers must not wait for one of them alone:
+  // see ServerSession::TakeAnswers.
   Incoming& Answer(Header& answer);
-  // The same without waiting: null if it is not there yet.
-  Incoming* Poll(Header& answer);
+  // The same, for so long: null if it is not there yet.
+  Incoming* Await(Header& answer, Deadline until);
+  // When nothing is awaited: opens the stream again if it is closed. It may be asking() then.
+  void LookAfter();
 
   const std::string& address() const { return place_.address; }
   // Tries how fast the way to the server is. No request may be under way.
@@ -103,7 +110,7 @@ class ServerLink {
   double pause_s_ = 0;                                // before the next attempt to connect
   bool lost_ = false;                                 // for good
   std::optional<Deadline> tell_next_, told_to_stop_;  // of the wait that goes on
-  Clock::duration longest_wait_{};                    // that ended with an answer
+  Clock::duration waited_{}, longest_wait_{};         // for this answer; the longest that ended with one
   std::string said_;  // why the last stream was closed, or for whom the server waits
   ProcessLink link_;
 };

@@ -89,6 +89,29 @@ void ServerSession::Take(int server, const Header& answer, Incoming& message, st
   ReadFloats(message, *extras);
 }
 
+void ServerSession::TakeAnswers(const TakeAnswer& take) {
+  const auto await = [&](int server, Deadline until) {
+    Header answer;
+    Incoming* const message = links_[server]->Await(answer, until);
+    if (message != nullptr) take(server, answer, *message);
+    return message != nullptr;
+  };
+  const auto owes = [](const auto& link) { return link->asking(); };
+  for (;;) {
+    const auto first = std::ranges::find_if(links_, owes);
+    if (first == links_.end()) return;
+    if (await(static_cast<int>(first - links_.begin()), Clock::now() + ServerLink::kLook)) continue;
+    for (int server = 0; server < servers(); ++server) {
+      if (links_[server] == *first) continue;
+      if (links_[server]->asking()) {
+        await(server, Clock::now());
+      } else {
+        links_[server]->LookAfter();
+      }
+    }
+  }
+}
+
 void ServerSession::Pull(bool resting) {
   settle_();
   for (const auto& link : links_) {
@@ -96,11 +119,7 @@ void ServerSession::Pull(bool resting) {
     if (resting) header.flags = kResting;
     link->Ask(header, MakeMessage(header));
   }
-  for (int server = 0; server < servers(); ++server) {
-    Header answer;
-    Incoming& message = links_[server]->Answer(answer);
-    Take(server, answer, message);
-  }
+  TakeAnswers([this](int server, const Header& answer, Incoming& message) { Take(server, answer, message); });
 }
 
 void ServerSession::Rest() {

@@ -75,6 +75,12 @@ class ServerSession {
   // Parameters and moments as the servers have them: params() and `moments`, one after the other.
   void Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint64_t& updates);
 
+  // Blocks until no server owes an answer; each is given to `take` when it comes. A server that was started
+  // again may have forgotten what it was sent, and others may wait for that: while one answer is awaited, no
+  // stream stays closed.
+  using TakeAnswer = std::function<void(int server, const Header& answer, Incoming& message)>;
+  void TakeAnswers(const TakeAnswer& take);
+
   // Takes over what an answer of the first server says of the run.
   void OnAnswer(int server, const Header& answer);
   // And its parameters. Throws FellBehind. `extras` takes the floats behind the parameters.

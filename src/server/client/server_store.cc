@@ -87,16 +87,18 @@ class AsyncServerStore final : public ServerStore {
 
   // Takes the answers to the last push: all of them, or those that are there.
   void Collect(bool wait) {
+    const auto take = [this](int server, const Header& answer, Incoming& message) {
+      const Header& push = pushed_[server];
+      if (server == 0 && answer.number > push.version) staleness_.Add(answer.number - push.version - 1);
+      session_.Take(server, answer, message);
+      if (audit_) audit_->Append(fmt::format("{} {} {}\n", server, push.worker, push.sequence));
+    };
+    if (wait) return session_.TakeAnswers(take);
     for (int server = 0; server < session_.servers(); ++server) {
       ServerLink& link = session_.link(server);
       if (!link.asking()) continue;
       Header answer;
-      Incoming* const message = wait ? &link.Answer(answer) : link.Poll(answer);
-      if (message == nullptr) continue;
-      const Header& push = pushed_[server];
-      if (server == 0 && answer.number > push.version) staleness_.Add(answer.number - push.version - 1);
-      session_.Take(server, answer, *message);
-      if (audit_) audit_->Append(fmt::format("{} {} {}\n", server, push.worker, push.sequence));
+      if (Incoming* const message = link.Await(answer, Clock::now())) take(server, answer, *message);
     }
   }
 
@@ -139,7 +141,7 @@ class SyncServerStore final : public ServerStore {
       header.steps = server == 0 ? session_.TakeSteps() : 0;
       const auto extras = server == 0 ? statistics_ : std::span<float>();
       parts_[server].push = PushMessage(header, session_.range(server), gradient, extras, rule);
-      link.Ask(header, parts_[server].push);
+      link.Ask(header, parts_[server].push, parts_[server].push);
     }
     TakeAnswers();
     while (!std::ranges::all_of(parts_, &Part::applied)) {
@@ -155,8 +157,8 @@ class SyncServerStore final : public ServerStore {
     Outgoing push;
     bool applied = false;
     std::vector<double> squares;
-    std::string ranks;   // whose gradients, as the server says it
-    bool asked = false;  // for the ranks of the first server
+    std::string ranks;        // whose gradients, as the server says it
+    std::uint64_t asked = 0;  // the request for those of the ranks that the first server says; 0: none
   };
 
   // Of the sum of all gradients. Throws Error when a server has sent other sums than are due.
@@ -180,9 +182,9 @@ class SyncServerStore final : public ServerStore {
     bool any = false;
     for (int server = 1; server < session_.servers(); ++server) {
       Part& part = parts_[server];
-      if (part.applied || part.asked || part.ranks == parts_[0].ranks) continue;
-      part.asked = any = true;
-      Ask(server, MessageKind::kAskNorms, {}, parts_[0].ranks);
+      if (part.applied || part.asked > 0 || part.ranks == parts_[0].ranks) continue;
+      part.asked = Ask(server, MessageKind::kAskNorms, {}, parts_[0].ranks);
+      any = true;
     }
     TakeAnswers();
     return any;
@@ -196,30 +198,35 @@ class SyncServerStore final : public ServerStore {
     TakeAnswers();
   }
 
-  void Ask(int server, MessageKind kind, std::span<const float> scales, const std::string& ranks) {
+  // Returns the sequence of the request.
+  std::uint64_t Ask(int server, MessageKind kind, std::span<const float> scales, const std::string& ranks) {
     ServerLink& link = session_.link(server);
     Header header = link.MakeRequest(kind);
     header.version = session_.version(server);
     link.Ask(header, MakeMessage(header, scales, {}, ranks), parts_[server].push);
+    return header.sequence;
   }
 
   void TakeAnswers() {
-    for (int server = 0; server < session_.servers(); ++server) {
-      if (!session_.link(server).asking()) continue;
-      Header answer;
-      Incoming& message = session_.link(server).Answer(answer);
-      Part& part = parts_[server];
-      if (answer.kind != MessageKind::kNorms) {
-        std::vector<float> sums;
-        session_.Take(server, answer, message, &sums);
-        part.applied = true;
-        if (server == 0 && sums.size() == statistics_.size()) std::ranges::copy(sums, statistics_.begin());
-      }
-      part.squares = ReadDoubles(message, answer);
-      part.ranks = ReadText(message, answer);
-      if (server == 0) {
-        for (Part& other : parts_) other.asked &= other.ranks == part.ranks;
-      }
+    session_.TakeAnswers(
+        [this](int server, const Header& answer, Incoming& message) { Take(server, answer, message); });
+  }
+
+  void Take(int server, const Header& answer, Incoming& message) {
+    Part& part = parts_[server];
+    if (answer.kind != MessageKind::kNorms) {
+      std::vector<float> sums;
+      session_.Take(server, answer, message, &sums);
+      part.applied = true;
+      session_.link(server).Forget();
+      if (server == 0 && sums.size() == statistics_.size()) std::ranges::copy(sums, statistics_.begin());
+    }
+    part.squares = ReadDoubles(message, answer);
+    part.ranks = ReadText(message, answer);
+    if (answer.sequence < part.asked) part.asked = 0;  // the server has begun anew
+    if (server > 0) return;
+    for (Part& other : parts_) {
+      if (other.ranks != part.ranks) other.asked = 0;
     }
   }
 

@@ -138,6 +138,28 @@ TEST(SyncServerStore, RestartedServersChangeNothing) {
   }
 }
 
+// Both servers forget a round, and each of two workers has heard of it from the other server already: what a
+// server needs again, a worker must give it while it waits for the other one.
+TEST(SyncServerStore, ARoundThatBothServersForgetIsMadeAgain) {
+  RunTerms terms = TestTerms(Pace::kSync, 2, 2);
+  terms.round_s = 25;  // whoever is missing so long is given up
+  TestCluster cluster(terms, true);
+  std::atomic<bool> came[2] = {}, forgotten[2] = {};
+  ExpectTheSame(cluster, kGrouped, [&](TestWorker& worker, int) {
+    worker.wire.lose = [&](const std::string& address, MessageKind kind) {
+      const int rank = worker.session.rank();
+      if (kind != MessageKind::kNorms || address != cluster.servers[rank]->address()) return false;
+      if (came[rank].exchange(true)) return false;
+      // The second worker has the norms of the first server; the second server has sent its own to both.
+      EXPECT_TRUE(rank == 1 || Eventually([&] { return forgotten[1].load(); }));
+      cluster.servers[rank]->Restart();
+      forgotten[rank] = true;
+      return true;
+    };
+  });
+  EXPECT_TRUE(forgotten[0] && forgotten[1]);
+}
+
 // The statistics of a mini-batch without an episode's end.
 TEST(SyncServerStore, StatisticsMayBeAnything) {
   TestCluster cluster(TestTerms(Pace::kSync, 2, 2));
