@@ -15,29 +15,31 @@ import sys
 import time
 
 
-def bare_loop(name, seconds, begin, total):
+def bare_loop(name, envs, seconds, begin, total):
     import gymnasium
 
-    env = gymnasium.make(name, disable_env_checker=True)
-    actions = [env.action_space.sample() for _ in range(1000)]
-    env.reset(seed=1)
-    step, reset = env.step, env.reset
+    made = [gymnasium.make(name, disable_env_checker=True) for _ in range(envs)]
+    actions = [[env.action_space.sample() for env in made] for _ in range(500)]
+    for i, env in enumerate(made):
+        env.reset(seed=i)
+    calls = [(env.step, env.reset) for env in made]
     begin.wait()
     steps, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        for action in actions:
+        for action, (step, reset) in zip(actions[steps // envs % len(actions)], calls):
             _, _, terminated, truncated, _ = step(action)
             if terminated or truncated:
                 reset()
-        steps += len(actions)
+        steps += envs
     with total.get_lock():
         total.value += steps
 
 
-def bare(name, processes, seconds):
+def bare(name, processes, envs, seconds):
     context = multiprocessing.get_context("spawn")
     begin, total = context.Barrier(processes + 1), context.Value("q", 0)
-    workers = [context.Process(target=bare_loop, args=(name, seconds, begin, total)) for _ in range(processes)]
+    arguments = (name, envs // processes, seconds, begin, total)
+    workers = [context.Process(target=bare_loop, args=arguments) for _ in range(processes)]
     for worker in workers:
         worker.start()
     begin.wait()
@@ -73,14 +75,14 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--hosts", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--envs", type=int, default=64, help="environments through hosts")
+    parser.add_argument("--envs", type=int, default=256, help="environments, in hosts as in bare loops")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     args = parser.parse_args()
     rates = {"hosts": [], "bare loops": [], "AsyncVectorEnv": []}
     for _ in range(args.rounds):
         rates["hosts"].append(through_hosts(args.program, args.env, args.hosts, args.envs, args.seconds))
-        rates["bare loops"].append(bare(args.env, args.hosts, args.seconds))
+        rates["bare loops"].append(bare(args.env, args.hosts, args.envs, args.seconds))
         rates["AsyncVectorEnv"].append(asynchronous(args.env, args.hosts * 4, args.seconds))
     median = {name: statistics.median(values) for name, values in rates.items()}
     for name, value in median.items():

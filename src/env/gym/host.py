@@ -24,6 +24,7 @@ FIRST, COUNT, REQUEST, COMMAND, DONE, WAITING = range(6)  # words of a part
 FAILURES, FAILED_ENV, NOTE_SIZE, OFFENCES, WARNINGS, WARNED_ENV, WARNING_SIZE = range(6, 13)
 ANSWERING = 0xFFFFFFFF
 PART_BYTES = 64
+LOOKS = 200  # for something to do, giving way to others, before it sleeps: to be woken takes long
 
 libc = ctypes.CDLL(None, use_errno=True)
 PARENT = int(sys.argv[1])
@@ -49,12 +50,16 @@ class Timespec(ctypes.Structure):
 A_SECOND = Timespec(1, 0)
 
 
+futex = libc.syscall
+futex.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+
+
 def futex_wait(address, value):
-    return libc.syscall(FUTEX, ctypes.c_void_p(address), 0, ctypes.c_uint32(value), ctypes.byref(A_SECOND), None, 0)
+    return futex(FUTEX, address, 0, value, ctypes.addressof(A_SECOND))
 
 
 def futex_wake(address):
-    libc.syscall(FUTEX, ctypes.c_void_p(address), 1, 1, None, None, 0)
+    futex(FUTEX, address, 1, 1, None)
 
 
 order = threading.Lock()
@@ -95,7 +100,7 @@ class TimeLimit:
     """Cuts episodes off, where Gymnasium does not."""
 
     def __init__(self, env, steps):
-        self.env, self.steps, self.elapsed = env, steps, 0
+        self.env, self._max_episode_steps, self._elapsed_steps = env, steps, 0
 
     def __getattr__(self, name):
         if name == "env":
@@ -103,13 +108,13 @@ class TimeLimit:
         return getattr(self.env, name)
 
     def reset(self, **arguments):
-        self.elapsed = 0
+        self._elapsed_steps = 0
         return self.env.reset(**arguments)
 
     def step(self, action):
         result = self.env.step(action)
-        self.elapsed += 1
-        return (*result[:3], True, *result[4:]) if self.elapsed >= self.steps else result
+        self._elapsed_steps += 1
+        return (*result[:3], True, *result[4:]) if self._elapsed_steps >= self._max_episode_steps else result
 
 
 def import_file(path):
@@ -180,6 +185,19 @@ def unwrapped(env):
     while is_wrapper(env):
         env = env.env
     return env
+
+
+def quick_step(env):
+    """What step() does inside the wrappers that gymnasium.make() adds, and the one of them that cuts episodes off, or None: a part
+    counts steps by itself, once for all its copies."""
+    limit = None
+    wrappers = getattr(sys.modules.get("gymnasium"), "wrappers", None)
+    limits, orders = (TimeLimit, getattr(wrappers, "TimeLimit", TimeLimit)), getattr(wrappers, "OrderEnforcing", None)
+    if type(env) in limits and hasattr(env, "_max_episode_steps") and hasattr(env, "_elapsed_steps"):
+        limit, env = env, env.env
+    if type(env) is orders:
+        env = env.env
+    return env.step, limit
 
 
 def close(env):
@@ -320,10 +338,22 @@ class Part:
         self.exact = host.observations.exact and self.choices == 0 and not drawn
         self.pictures = [None] * self.count  # of episodes that the last step has ended
         self.warned = False
-        self.envs = []
-        for _ in range(self.count):
-            self.envs.append(host.make(drawn))
-        self.steps = [env.step for env in self.envs]
+        self.clock = self.next_cut = 0  # steps of the part; before the second of them nobody is cut off
+        self.envs, self.steps, self.limits, self.cuts = ([None] * self.count for _ in range(4))
+        for i in range(self.count):
+            self.take(i, host.make(drawn))
+
+    def take(self, i, env):
+        """The environment that copy i is from now on."""
+        self.envs[i] = env
+        self.steps[i], self.limits[i] = quick_step(env)
+        self.count_from(i, (self.limits[i] and self.limits[i]._elapsed_steps) or 0)
+
+    def count_from(self, i, elapsed):
+        """Copy i has made so many steps of its episode."""
+        limit = self.limits[i]
+        self.cuts[i] = sys.maxsize if limit is None else self.clock + limit._max_episode_steps - elapsed
+        self.next_cut = min(self.next_cut, self.cuts[i])
 
     def carry_out(self):
         words, bell = self.words, self.host.bell
@@ -347,51 +377,68 @@ class Part:
         bell[SERVING] = 0
 
     def step(self):
-        """A step of every copy. What is slow, or has failed, is left to digest() and recover()."""
-        rewards, steps, rows = self.rewards, self.steps, self.obs
+        """A step of every copy. What is slow, or has failed, is left to digest()."""
+        self.clock += 1
         if self.drawn:
             self.pictures = [None] * self.count
         actions = self.read_actions()
-        begin, end, exact = 0, self.count, self.exact
-        while begin < end:
-            result = None
-            try:
-                for i in range(begin, end):
-                    result = None
-                    result = steps[i](actions[i])
-                    if exact:
-                        obs, reward, terminated, truncated, info = result
-                        if terminated or truncated:
-                            self.digest(i, result)
-                            continue
-                        rows[i][:] = obs
-                        rewards[i] = reward
-                    else:
-                        self.digest(i, result)
-                return
-            except Offence as offence:
-                offence.env = i
-                raise
-            except Exception as error:
-                if result is None:
-                    self.fail(i, error)
-                    self.final_obs[i][:] = self.obs[i]
-                    if self.choices:
-                        self.final_masks[i][:] = self.masks[i]
-                    self.truncated[i] = 1
-                    self.make_anew(i)
-                    rewards[i] = 0.0
-                else:  # not what the short way takes
-                    exact = False
-                    self.exact = self.exact and self.short_way_failed(i)
-                    try:
-                        self.digest(i, result)
-                    except Offence as offence:
-                        offence.env = i
-                        raise
-                begin = i + 1
+        begin = 0
+        while begin < self.count:
+            begin = self.step_from(begin, actions)
+        if self.clock >= self.next_cut:
+            self.cut_off()
 
-    def short_way_failed(self, i):
+    def step_from(self, i, actions):
+        """Until one fails, or all have stepped. Returns where to go on."""
+        rewards, exact, result = self.rewards, self.exact, None
+        try:
+            for step, action, row in zip(self.steps[i:], actions[i:], self.obs[i:]):
+                result = None
+                result = step(action)
+                if exact:
+                    obs, reward, terminated, truncated, info = result
+                    if terminated or truncated:
+                        self.digest(i, result)
+                    else:
+                        row[:] = obs
+                        rewards[i] = reward
+                else:
+                    self.digest(i, result)
+                i += 1
+            return i
+        except Offence as offence:
+            offence.env = i
+            raise
+        except Exception as error:
+            if result is None:
+                self.fail(i, error)
+                self.keep_final(i)
+                self.truncated[i] = 1
+                self.make_anew(i)
+                rewards[i] = 0.0
+            else:  # not what the short way takes
+                self.exact = self.exact and self.short_way_failed()
+                try:
+                    self.digest(i, result)
+                except Offence as offence:
+                    offence.env = i
+                    raise
+            return i + 1
+
+    def cut_off(self):
+        """The episodes that have reached their limit."""
+        for i in range(self.count):
+            if self.cuts[i] <= self.clock:
+                self.keep_final(i)
+                self.end(i, self.truncated)
+        self.next_cut = min(self.cuts)
+
+    def keep_final(self, i):
+        self.final_obs[i][:] = self.obs[i]
+        if self.choices:
+            self.final_masks[i][:] = self.masks[i]
+
+    def short_way_failed(self):
         """Whether the next step should take it again. It is slower than the long one when it fails every time."""
         self.failed_short = getattr(self, "failed_short", 0) + 1
         return self.failed_short < 3
@@ -402,16 +449,26 @@ class Part:
         ended = terminated or truncated
         self.write(i, obs, info, ended)
         if ended:
-            if self.drawn:
-                try:
-                    self.pictures[i] = self.render(i)
-                except Exception as error:  # for whoever asks for the picture
-                    self.pictures[i] = error
-            (self.terminated if terminated else self.truncated)[i] = 1
-            self.begin(i)
+            self.end(i, self.terminated if terminated else self.truncated)
         self.rewards[i] = reward
 
+    def end(self, i, how):
+        """An episode, whose last observation has been written; begins the next."""
+        if self.drawn:
+            try:
+                self.pictures[i] = self.render(i)
+            except Exception as error:  # for whoever asks for the picture
+                self.pictures[i] = error
+        how[i] = 1
+        self.begin(i)
+
     def write(self, i, obs, info, final=False):
+        if self.exact:
+            try:
+                (self.final_obs if final else self.obs)[i][:] = obs
+                return
+            except (TypeError, ValueError):  # not what the short way takes
+                pass
         rows = self.final_rows if final else self.obs_rows
         try:
             self.host.observations.write(obs, rows[i], lambda text: self.warn(i, text))
@@ -451,6 +508,7 @@ class Part:
         self.begin_with(i, result)
 
     def begin_with(self, i, result):
+        self.count_from(i, 0)
         try:
             obs, info = check_reset(result)
             self.write(i, obs, info)
@@ -464,7 +522,7 @@ class Part:
         close(self.envs[i])
         try:
             env = self.host.make(self.drawn)
-            self.envs[i], self.steps[i] = env, env.step
+            self.take(i, env)
             result = env.reset(seed=(self.seeds[i] + 7919 * self.failures[i]) & 0x7FFFFFFF)
         except Exception as error:
             print(describe_exception(error))
@@ -501,9 +559,14 @@ class Part:
             if size == 0:
                 self.begin(i, self.seeds[i])
                 continue
-            env = load(self.envs[i], data[at : at + size])
-            self.envs[i], self.steps[i] = env, env.step
+            self.take(i, load(self.envs[i], data[at : at + size]))
             at += size
+
+    def states(self):
+        for env, limit, cut in zip(self.envs, self.limits, self.cuts):
+            if limit is not None:
+                limit._elapsed_steps = limit._max_episode_steps - (cut - self.clock)
+            yield save(env)
 
     def close(self):
         for env in self.envs:
@@ -519,7 +582,6 @@ class Host:
         self.mapping, self.bell = bell, bell.words(0, 6)
         self.rings_address = bell.address + 4 * RINGS
         self.handled = 1
-        self.spin = message.get("spin", 0)
         self.reply(self.start, message)
 
     def receive(self):
@@ -583,7 +645,7 @@ class Host:
         trial = Trial(env)
         low, high = self.observations.bounds()
         spec = getattr(env, "spec", None)
-        limit = env.steps if isinstance(env, TimeLimit) else getattr(spec, "max_episode_steps", None)
+        limit = env._max_episode_steps if isinstance(env, TimeLimit) else getattr(spec, "max_episode_steps", None)
         threshold = getattr(spec, "reward_threshold", None)
         if threshold is None:
             threshold = getattr(unwrapped(env), "reward_threshold", None)
@@ -636,7 +698,7 @@ class Host:
         return {"height": picture.shape[0], "width": picture.shape[1]}, picture.tobytes()
 
     def save(self, message):
-        states = [save(env) for env in self.parts[message["part"]].envs]
+        states = list(self.parts[message["part"]].states())
         return {"sizes": [len(state) for state in states]}, b"".join(states)
 
     def load(self, message, fd):
@@ -680,7 +742,8 @@ class Host:
                 idle = 0
                 continue
             idle += 1
-            if idle < self.spin:
+            if idle < LOOKS:
+                os.sched_yield()
                 continue
             bell[SLEEPING] = 1
             fence()

@@ -40,11 +40,11 @@ struct ToJson {
 };
 
 std::string StartMessage(const std::string& source, const std::string& name, const EnvArgs& args,
-                         int max_steps, bool spin) {
+                         int max_steps) {
   json arguments = json::object();
   for (const EnvArg& arg : args) arguments[arg.key] = std::visit(ToJson(), arg.value);
   const json env = {{"source", source}, {"name", name}, {"args", arguments}, {"max_steps", max_steps}};
-  return json{{"op", "start"}, {"protocol", kHostVersion}, {"spin", spin ? 200 : 0}, {"env", env}}.dump();
+  return json{{"op", "start"}, {"protocol", kHostVersion}, {"env", env}}.dump();
 }
 
 // Says what to do where packages are missing.
@@ -93,9 +93,8 @@ class PythonOptions final : public EnvOptions {
                             .timeout_s = timeout_s_,
                             .max_failures = max_failures_};
     return Explained(python, [&]() -> EnvEntry {
-      const bool spin = limits.hosts < UsableProcessors();
       const auto pool = std::make_shared<HostPool>(
-          full, ProgramOf(python), StartMessage(source_, name_, args, max_steps_, spin), limits);
+          full, ProgramOf(python), StartMessage(source_, name_, args, max_steps_), limits);
       HostedEnv env = ParseDescription(full, BytesOf(pool->AskFirst(R"({"op":"describe"})").memory.get()));
       const auto bounds = std::make_shared<const ObsBounds>(std::move(env.bounds));
       const auto make = [pool, bounds, spec = env.spec, facts = env.facts](int size) {
@@ -124,7 +123,7 @@ class PythonOptions final : public EnvOptions {
 std::vector<EnvListing> ListGym() {
   const Python python = FindPython("");
   return Explained(python, [&] {
-    HostPool pool("Gymnasium", ProgramOf(python), StartMessage("gym", "", {}, 0, false), {.hosts = 1});
+    HostPool pool("Gymnasium", ProgramOf(python), StartMessage("gym", "", {}, 0), {.hosts = 1});
     std::vector<EnvListing> list;
     for (const json& row : json::parse(BytesOf(pool.AskFirst(R"({"op":"list"})").memory.get()))) {
       list.push_back({"gym:" + row.at(0).get<std::string>(), row.at(1).get<std::string>()});
