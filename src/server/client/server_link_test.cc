@@ -39,7 +39,7 @@ Tried Join(const std::string& why, double patience_s) {
 }
 
 TEST(ServerLinkTest, AServerThatSaysLaterIsAskedAgainUntilPatienceEnds) {
-  const Tried tried = Join(std::string(kLater) + "the disk is full", 0.5);
+  const Tried tried = Join(fmt::format("{}the disk is full", kLater), 0.5);
   EXPECT_TRUE(tried.lost);
   EXPECT_EQ(tried.message, "a new worker waited 0.5 s for server server:1 to take it in: the disk is full");
   EXPECT_GT(tried.times, 1);
