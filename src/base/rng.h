@@ -24,6 +24,7 @@ enum class Purpose : std::uint32_t {
   kReplay = 7,      // which transitions to learn from
   kPlan = 8,        // durations in simulated runs
   kLateStart = 9,   // seeds of shards that are begun when the run has made steps
+  kCodec = 10,      // where compression by powersgd begins
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
