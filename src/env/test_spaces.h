@@ -181,7 +181,7 @@ inline std::vector<EnvEntry> AllSpaces() {
           any("Unbounded", {{3}}, ActionSpace::Box({-inf, -inf, -1}, {inf, 1, inf})),
           any("OneChoice", {{3}}, ActionSpace::Discrete(1)),
           any("OneNumber", {{1}}, ActionSpace::Discrete(2)),
-          any("LargeObs", {{100, 100}}, ActionSpace::Discrete(2))};
+          any("LargeObs", {{64, 65}}, ActionSpace::Discrete(2))};
 }
 
 }  // namespace trireme
