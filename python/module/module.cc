@@ -23,6 +23,7 @@ nb::dict SpecToDict(const EnvSpec& spec) {
   dict["action_low"] = spec.action.low;
   dict["action_high"] = spec.action.high;
   dict["masks"] = spec.masks;
+  dict["note"] = spec.note;
   dict["max_episode_steps"] = spec.max_episode_steps;
   dict["reward_threshold"] = spec.reward_threshold ? nb::cast(*spec.reward_threshold) : nb::none();
   return dict;

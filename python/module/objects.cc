@@ -136,7 +136,8 @@ class ObjectBatch final : public EnvBatch {
 
 EnvSpec SpecFrom(const std::string& name, const nb::dict& facts) {
   const auto get = [&]<class T>(const char* key, T) { return nb::cast<T>(facts[key]); };
-  EnvSpec spec{.name = name, .help = "an environment of this interpreter"};
+  EnvSpec spec{
+      .name = name, .help = "an environment of this interpreter", .note = get("note", std::string())};
   spec.obs = {.shape = get("obs_shape", std::vector<int>()),
               .type = get("obs_type", std::string()) == "uint8" ? ObsType::kUint8 : ObsType::kFloat32};
   const std::string kind = get("action_kind", std::string());

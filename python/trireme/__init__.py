@@ -10,6 +10,12 @@ environments by the million; `PPO`, `A2C` and `DQN` take the place of Stable-Bas
 that you can mend is raised as `trireme.Error`.
 """
 
+import numpy
+
+from . import _gym_spaces
+
+_gym_spaces.np = numpy  # a file that is also a part of programs which look for NumPy later
+
 from ._policy import Policy, load
 from ._train import Run, settings, train
 from ._trireme import Error, algorithm_names, env_names, version

@@ -6,11 +6,13 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Union
 
 from . import _objects, _trireme
+from ._gym_spaces import kind_of
+from ._spaces import need_gymnasium
 from ._trireme import Error
 
 EnvLike = Union[str, type, Callable[..., Any]]
@@ -49,6 +51,37 @@ def _importable_name(env: Any) -> str | None:
         return None
     in_package = "." in module.__name__ or os.path.basename(file) == "__init__.py"
     return f"py:{module.__name__}:{name}" if in_package else f"py:{file}:{name}"
+
+
+def spaces_of(env: Any) -> tuple[Any, Any]:
+    """(observations, actions) of an environment, of one in a vector of them, or of what a class or function makes."""
+    spaces = _spaces_at(env)
+    if spaces is None and callable(env):
+        made = env()
+        spaces = _spaces_at(made)
+        getattr(made, "close", lambda: None)()
+    if spaces is None:
+        raise Error(f"env: an environment is needed, with an observation_space and an action_space, not {env!r}")
+    return spaces
+
+
+def _spaces_at(env: Any) -> tuple[Any, Any] | None:
+    def find(side: str) -> Any:
+        return getattr(env, f"single_{side}", None) or getattr(env, side, None)
+
+    spaces = find("observation_space"), find("action_space")
+    return None if any(kind_of(space) is None for space in spaces) else spaces
+
+
+def maker(env: EnvLike | None, arguments: Mapping[str, Any] | None) -> Callable[[], Any] | None:
+    """Makes such an environment in this process, where that needs no looking for it."""
+    given = dict(arguments or {})
+    if isinstance(env, str):
+        if not env.startswith("gym:"):
+            return None
+        name = env[len("gym:") :]
+        return lambda: need_gymnasium(f"gym:{name}").make(name, **given)
+    return None if env is None else lambda: env(**given)
 
 
 def name_of_instance(env: Any) -> tuple[str, dict[str, Any]]:

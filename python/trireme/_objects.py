@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _gym_spaces
-from ._gym_spaces import Actions, Observations, Offence, check_reset, check_step
+from ._gym_spaces import Actions, Observations, Offence, check_reset, check_step, notes_of
 from ._trireme import Error
-
-_gym_spaces.np = np
 
 PREFIX = "object:"
 
@@ -95,6 +92,7 @@ class Source:
             "action_parts": facts.get("parts", []),
             "action_low": facts.get("low", []),
             "action_high": facts.get("high", []),
+            "note": notes_of(observations, actions),
             "masks": "action_mask" in info and actions.choices > 0,
             "max_episode_steps": int(getattr(spec, "max_episode_steps", None) or 0),
             "reward_threshold": getattr(spec, "reward_threshold", None),

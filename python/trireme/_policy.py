@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from . import _trireme
+from ._envs import spaces_of
+from ._gym_spaces import Offence
+from ._rows import ActionValues, ObservationRows
+from ._spaces import native_spaces, plain_spaces
 from ._trireme import Error
+
 
 
 class Policy:
@@ -20,19 +26,37 @@ class Policy:
     May be used from several threads at once; they act one after the other, without the interpreter's lock.
     """
 
-    def __init__(self, path: str | os.PathLike[str], which: str = "best") -> None:
+    def __init__(self, path: str | os.PathLike[str], which: str = "best", env: Any = None) -> None:
         self._native = _trireme.Policy(os.fspath(path), which)
         self._spec = self._native.spec
-        self._shape = tuple(self._spec["obs_shape"])
-        self._dtype = np.dtype(self._spec["obs_type"])
-        self._low, self._high = (np.array(self._spec[side], np.float32) for side in ("action_low", "action_high"))
-        self._choices = sum(self._spec["action_parts"])
+        self._own: tuple[Any, Any] | None = None  # spaces of the environment, where that was given
         self._seed, self._draws, self._lock = secrets.randbits(63), 0, threading.Lock()
+        if env is None:
+            self._translate(*plain_spaces(self._spec))
+        else:
+            self._fit(env)
+
+    def _translate(self, observations: Any, actions: Any) -> None:
+        self._observations, self._actions = ObservationRows(observations, self.env), ActionValues(actions)
+
+    def _fit(self, env: Any) -> None:
+        """From now on it takes and gives what this environment does."""
+        spaces = spaces_of(env)
+        try:
+            self._translate(*spaces)
+        except Offence as offence:
+            raise Error(f"env: {offence}") from None
+        observations, actions = self._observations.spec, self._actions.spec
+        ours = (tuple(self._spec["obs_shape"]), np.dtype(self._spec["obs_type"]), self._spec["action_parts"])
+        theirs = (observations.shape, observations.dtype, actions.facts.get("parts", []))
+        if ours != theirs or actions.size != max(len(self._spec["action_low"]), len(self._spec["action_parts"])):
+            raise Error(f"env: a policy of {self.env} does not fit an environment with {spaces[0]} and {spaces[1]}")
+        self._own = spaces
 
     @property
     def env(self) -> str:
         """The environment it was trained on."""
-        return self._spec["name"]
+        return str(self._spec["name"])
 
     @property
     def algo(self) -> str:
@@ -51,17 +75,13 @@ class Policy:
 
     @property
     def observation_space(self) -> Any:
-        """What `predict` takes, as a space of Gymnasium. Several parts are flattened, and bounds are not known."""
-        from ._spaces import observation_space
-
-        return observation_space(self._spec)
+        """What `predict` takes, as a space of Gymnasium; without bounds, unless the environment was given to `load`."""
+        return (self._own or native_spaces(self._spec))[0]
 
     @property
     def action_space(self) -> Any:
         """What `predict` gives, as a space of Gymnasium."""
-        from ._spaces import action_space
-
-        return action_space(self._spec)
+        return (self._own or native_spaces(self._spec))[1]
 
     def seed(self, seed: int) -> None:
         """From now on `predict(..., deterministic=False)` draws the same actions after the same seed."""
@@ -69,75 +89,75 @@ class Policy:
             self._seed, self._draws = int(seed) & (2**64 - 1), 0
 
     def predict(
-        self, obs: ArrayLike, deterministic: bool = True, action_mask: ArrayLike | None = None
+        self, obs: Any, deterministic: bool = True, action_mask: Any = None
     ) -> int | NDArray[Any]:
-        """The action for one observation, or the actions for a batch of them.
+        """The action for one observation, or the actions for a batch of them, in terms of the environment's own spaces.
 
-        Actions are as Gymnasium's `step` takes them: an int for Discrete (an array of int64 for a batch), an array of
-        int64 for MultiDiscrete, an array of float32 within the bounds for Box. What the run has learned of the scale of
-        observations is applied.
+        obs: as `step` gives it, or a batch as vectors of environments give it: each part of a Dict or Tuple a batch.
+        Actions are as `step` takes them: an int for Discrete, otherwise an array of the space's type and shape, within the
+        bounds for Box. What the run has learned of the scale of observations is applied.
 
         deterministic: the action that the policy holds for best; otherwise one drawn as in training.
-        action_mask: which choices are allowed, for environments that forbid some: 1 or 0 for each choice.
+        action_mask: which choices are allowed, for environments that forbid some: 1 or 0 for each choice, or a tuple with an
+            array for each part.
 
         Raises trireme.Error for another shape, or values that are no numbers.
         """
-        rows, single = self._rows(obs)
+        if self._own is None and self._spec["note"]:
+            raise Error(
+                f"{self.env}: {self._spec['note']}. load(path, env=env) with the environment, or anything that has its "
+                "observation_space and action_space, takes and gives what they say"
+            )
+        rows, single = self._observations.rows(obs)
         n = len(rows)
-        actions = np.empty((n, max(len(self._spec["action_parts"]), self._low.size)), np.float32)
+        actions = np.empty((n, self._actions.spec.size), np.float32)
         draw = None
         if not deterministic:
             with self._lock:
                 draw = (self._seed, self._draws)
                 self._draws += 1
         self._native.act(rows, self._masks(action_mask, n), actions, draw)
-        if self._spec["action_kind"] == "box":
-            np.clip(actions, self._low, self._high, out=actions)
-            return actions[0] if single else actions
-        chosen = actions.astype(np.int64)
-        if self._spec["action_kind"] == "discrete":
-            return int(chosen[0, 0]) if single else chosen[:, 0]
-        return chosen[0] if single else chosen
+        return self._actions.values(actions, single)
 
-    def _rows(self, obs: ArrayLike) -> tuple[NDArray[Any], bool]:
-        array = np.asarray(obs)
-        single = array.shape == self._shape
-        if not single and array.shape[1:] != self._shape or array.ndim == 0:
-            raise Error(
-                f"an observation of {self.env} has shape {self._shape}, and a batch ({', '.join(['n', *map(str, self._shape)])});"
-                f" this one has shape {array.shape}"
-            )
-        if array.dtype != self._dtype and (array.dtype.kind not in "fiub" or self._dtype == np.uint8):
-            raise Error(f"observations of {self.env} are of {self._dtype}, not of {array.dtype}")
-        n = 1 if single else len(array)
-        return np.ascontiguousarray(array, self._dtype).reshape(n, int(np.prod(self._shape))), single
-
-    def _masks(self, mask: ArrayLike | None, n: int) -> NDArray[np.uint8] | None:
+    def _masks(self, mask: Any, n: int) -> NDArray[np.uint8] | None:
         if not self._spec["masks"]:
             if mask is not None:
                 raise Error(f"{self.env} allows every action: there is no action_mask")
             return None
+        parts = self._spec["action_parts"]
+        choices = sum(parts)
         if mask is None:
-            return np.ones((n, self._choices), np.uint8)
-        masks = (np.asarray(mask) != 0).astype(np.uint8).reshape(-1)
-        if masks.size != n * self._choices:
-            raise Error(f"action_mask has {masks.size} elements where {n} x {self._choices} are needed")
-        masks = np.ascontiguousarray(masks.reshape(n, self._choices))
-        first = 0
-        for choices in self._spec["action_parts"]:
-            if not masks[:, first : first + choices].any(axis=1).all():
-                raise Error("action_mask allows nothing")
-            first += choices
+            return np.ones((n, choices), np.uint8)
+        if isinstance(mask, tuple) and len(mask) == len(parts):
+            mask = np.concatenate([np.reshape(part, (-1, size)) for part, size in zip(mask, parts)], axis=1)
+        masks = np.asarray(mask)
+        if masks.size != n * choices:
+            raise Error(f"action_mask has {masks.size} elements where {n} x {choices} are needed")
+        masks = np.ascontiguousarray(masks.reshape(n, choices) != 0).astype(np.uint8)
+        if any(not part.any(axis=1).all() for part in np.split(masks, np.cumsum(parts)[:-1], axis=1)):
+            raise Error("action_mask allows nothing")
         return masks
 
     def __repr__(self) -> str:
         return f"<trireme.Policy of {self.algo} on {self.env}, {self.which}, after {self.steps} steps>"
 
 
-def load(path: str | os.PathLike[str], which: str = "best") -> Policy:
+def load(path: str | os.PathLike[str], which: str = "best", env: Any = None) -> Policy:
     """The policy of the run in a folder, or of one file of it (`checkpoint-*.trireme`, `best-*.trireme`).
 
-    which: "best", that of the best evaluation, or "last", that of the newest checkpoint. The environment is neither
-    needed nor made. Raises trireme.Error where there is no run, or nothing was learned yet.
+    which: "best", that of the best evaluation, or "last", that of the newest checkpoint.
+    env: the environment that it is for, a vector of them, or a class or function that makes one: its spaces say what
+        `predict` takes and gives. Needed only where observations have several parts or are choices, and where choices do
+        not count from 0; `predict` says so.
+
+    Raises trireme.Error where there is no run, nothing was learned yet, or the policy does not fit `env`.
     """
-    return Policy(path, which)
+    return Policy(path, which, env)
+
+
+def load_for(folder: Path, which: str, env: Any) -> Policy:
+    """The policy, for an environment that is asked for its spaces, and made, only where that is needed."""
+    policy = Policy(folder, which)
+    if env is not None and policy._spec["note"]:
+        policy._fit(env)
+    return policy

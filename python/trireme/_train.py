@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _envs, _trireme
-from ._policy import Policy, load
+from ._policy import Policy, load_for
 from ._text import argument_texts, settings_texts
 from ._trireme import Error
 
@@ -24,19 +24,22 @@ class Run(Mapping[str, Any]):
     run["steps"], run["eval_return_mean"], run["reached_target"], run["params_sha256"], ...
     """
 
-    def __init__(self, folder: Path, result: dict[str, Any], interrupted: bool) -> None:
+    def __init__(
+        self, folder: Path, result: dict[str, Any], interrupted: bool, make: Callable[[], Any] | None = None
+    ) -> None:
         self.folder = folder
         """Where everything is: checkpoints, metrics, report.html."""
         self.interrupted = interrupted
         """Whether it was stopped before its end. `train(resume=run.folder)` goes on."""
         self._result = result
         self._policy: Policy | None = None
+        self._make = make  # what makes such an environment, where that is known
 
     @property
     def policy(self) -> Policy:
         """The policy of the best evaluation. `load(run.folder, "last")` gives the last one."""
         if self._policy is None:
-            self._policy = load(self.folder)
+            self._policy = load_for(self.folder, "best", self._make)
         return self._policy
 
     def metrics(self) -> Iterator[dict[str, Any]]:
@@ -124,10 +127,10 @@ def train(
             raise Error(f"{request.resume} is a run on {name}, not on {named}: leave out env")
         request.env = named
         request.settings = settings_texts(given)
-        return _run(request, callback)
+        return _run(request, callback, _envs.maker(env, env_args))
 
 
-def _run(request: _trireme.Request, callback: Callback | None) -> Run:
+def _run(request: _trireme.Request, callback: Callback | None, make: Callable[[], Any] | None) -> Run:
     about: dict[str, Any] = {}
     main = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN
     try:
@@ -136,7 +139,7 @@ def _run(request: _trireme.Request, callback: Callback | None) -> Run:
         if "folder" in about and "result" in about and hasattr(error, "add_note"):
             error.add_note(f"a checkpoint was written: trireme.train(resume={about['folder']!r}) goes on")
         raise
-    return Run(Path(about["folder"]), json.loads(about["result"]), about["interrupted"])
+    return Run(Path(about["folder"]), json.loads(about["result"]), about["interrupted"], make)
 
 
 def settings(env: str = "CartPole-v1", algo: str = "ppo", store: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _trireme
 from ._envs import host_python
-from ._spaces import action_space, need_gymnasium, observation_space
+from ._spaces import native_spaces, need_gymnasium
 from ._text import argument_texts, settings_texts
 from ._trireme import Error
 
@@ -33,13 +33,15 @@ def make_vec(
     not those of Gymnasium's generator.
     """
     need_gymnasium("make_vec")
-    return _vector_class()(name, num_envs, copy, options, env_args)
+    made: gymnasium.vector.VectorEnv = _vector_class()(name, num_envs, copy, options, env_args)
+    return made
 
 
 def make(name: str, *, env_args: dict[str, Any] | None = None, **options: Any) -> gymnasium.Env:
     """One native environment as a `gymnasium.Env`. Many are faster by far: `make_vec`."""
     need_gymnasium("make")
-    return _single_class()(name, options, env_args)
+    made: gymnasium.Env = _single_class()(name, options, env_args)
+    return made
 
 
 def _native(name: str, n: int, options: dict[str, Any], env_args: dict[str, Any] | None) -> _trireme.Vec:
@@ -83,8 +85,7 @@ def _make_vector_class() -> type:
             self._native = _native(name, n, options, env_args)
             self._spec = self._native.spec
             self.num_envs, self.copy = int(n), copy
-            self.single_observation_space = observation_space(self._spec)
-            self.single_action_space = action_space(self._spec)
+            self.single_observation_space, self.single_action_space = native_spaces(self._spec)
             batch = gym.vector.utils.batch_space
             self.observation_space = batch(self.single_observation_space, self.num_envs)
             self.action_space = batch(self.single_action_space, self.num_envs)
@@ -227,8 +228,7 @@ def _make_single_class() -> type:
         def __init__(self, name: str, options: dict[str, Any], env_args: dict[str, Any] | None) -> None:
             self._native = _native(name, 1, options, env_args)
             self._spec = self._native.spec
-            self.observation_space = observation_space(self._spec)
-            self.action_space = action_space(self._spec)
+            self.observation_space, self.action_space = native_spaces(self._spec)
             self._shape = (1, *(self.action_space.shape or ()))
             self._dtype = np.dtype(np.float32 if self._spec["action_kind"] == "box" else np.int64)
             self._running = False

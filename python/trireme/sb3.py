@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from . import _envs, _trireme
-from ._policy import Policy, load
+from ._policy import Policy, load_for
 from ._train import Run, settings, train
 from ._trireme import Error
 
@@ -60,6 +60,7 @@ class _Model:
             raise Error(f"{policy!r} is no policy here: there is MlpPolicy, whose layers are policy_kwargs or hidden")
         self.verbose, self.seed = verbose, seed
         self.env, self._env_args = _resolve(env, env_args)
+        self._example = None if isinstance(env, str) or callable(env) else env  # of what it acts in
         self._settings = self._translate(arguments)
         self._scratch: Path | None = None
         self._run: Run | None = None
@@ -188,14 +189,15 @@ class _Model:
 
     def predict(
         self,
-        observation: ArrayLike,
+        observation: Any,
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], Any]:
-        """(action, state), for one observation or a batch; the state means nothing, as with SB3's MlpPolicy."""
+        """(action, state), for one observation or a batch, as the environment's spaces have them (see Policy.predict); the
+        state means nothing, as with SB3's MlpPolicy."""
         if self._acting is None:
-            self._acting = load(self.folder, "last")
+            self._acting = load_for(self.folder, "last", self._example or _envs.maker(self.env, self._env_args))
             if self.seed is not None:
                 self._acting.seed(self.seed)
         return np.asarray(self._acting.predict(observation, deterministic=deterministic)), state
@@ -245,7 +247,7 @@ class _Unknown:
     """The environment of a model that was loaded without one: it can act."""
 
     def __call__(self) -> Any:
-        raise Error("this model was trained on an environment without a name: load(path, env=...) to learn on")
+        raise Error("this model was trained on an environment without a name: load(path, env=...)")
 
 
 class PPO(_Model):

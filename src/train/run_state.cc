@@ -69,6 +69,7 @@ std::vector<std::pair<std::string, std::string>> Identity(const RunConfig& run, 
 }
 
 constexpr const char* kObsShape = "spec/obs_shape";
+constexpr const char* kNote = "spec/note";
 
 void SaveSpec(const EnvSpec& spec, StateWriter& out) {
   out.PutText("spec/name", spec.name);
@@ -79,6 +80,7 @@ void SaveSpec(const EnvSpec& spec, StateWriter& out) {
   out.Put<float>("spec/action_low", spec.action.low);
   out.Put<float>("spec/action_high", spec.action.high);
   out.PutValue<std::uint8_t>("spec/masks", spec.masks);
+  if (!spec.note.empty()) out.PutText(kNote, spec.note);
 }
 
 template <class T>
@@ -101,6 +103,7 @@ E GetEnum(const StateReader& in, const std::string& name, E last) {
 std::optional<EnvSpec> SavedSpec(const StateReader& in) {
   if (!in.Has(kObsShape)) return std::nullopt;
   EnvSpec spec{.name = in.GetText("spec/name"),
+               .note = in.Has(kNote) ? in.GetText(kNote) : "",
                .obs = {.shape = GetAll<std::int32_t>(in, kObsShape),
                        .type = GetEnum(in, "spec/obs_type", ObsType::kUint8)},
                .action = {.kind = GetEnum(in, "spec/action_kind", ActionKind::kMultiDiscrete),

@@ -664,7 +664,7 @@ class Host:
             "max_episode_steps": int(limit or 0),
             "reward_threshold": None if threshold is None else float(threshold),
             "help": text or f"{kind.__module__}.{kind.__qualname__}",
-            "note": self.observations.note,
+            "note": notes_of(self.observations, self.actions),
             "pictures_per_second": float(metadata.get("render_fps", 30)) if drawn else 0.0,
             "snapshots": trial.snapshots,
             "reproducible": trial.reproducible,

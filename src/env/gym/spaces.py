@@ -13,6 +13,16 @@ def kind_of(space):
     return next((c.__name__ for c in type(space).__mro__ if c.__name__ in known), None)
 
 
+def shape_of(space):
+    """Of an element, where it has no parts."""
+    kind = kind_of(space)
+    if kind == "MultiDiscrete":
+        return np.shape(space.nvec)
+    if kind == "MultiBinary":
+        return (int(space.n),) if np.isscalar(space.n) else tuple(int(k) for k in space.n)
+    return () if kind == "Discrete" else tuple(space.shape)
+
+
 def refuse(what, space):
     known = {"observation": "Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple", "action": "Box of floats, Discrete, MultiDiscrete or MultiBinary"}
     raise Offence(f"its {what} space is {space!r}, which is not supported: make it {known[what]}")
@@ -23,30 +33,20 @@ class Leaf:
 
     def __init__(self, space, path, first):
         self.space, self.path, self.first, self.kind = space, path, first, kind_of(space)
-        if self.kind == "Box":
-            if np.dtype(space.dtype).kind not in "biuf":
-                refuse("observation", space)
-            self.shape = tuple(space.shape)
-            self.size = int(np.prod(self.shape, dtype=np.int64))
-            self.low, self.high = (np.broadcast_to(b, self.shape).ravel() for b in (space.low, space.high))
-        elif self.kind == "Discrete":
-            self.shape, self.size = (), int(space.n)
-            self.nvec, self.start = np.array([space.n]), np.array([getattr(space, "start", 0)])
-        elif self.kind == "MultiDiscrete":
-            nvec = np.asarray(space.nvec)
-            self.shape, self.size, self.nvec = nvec.shape, int(nvec.sum()), nvec.ravel()
-            self.start = np.broadcast_to(getattr(space, "start", 0), nvec.shape).ravel()
-        elif self.kind == "MultiBinary":
-            n = space.n
-            self.shape = (int(n),) if np.isscalar(n) else tuple(int(k) for k in n)
-            self.size = int(np.prod(self.shape, dtype=np.int64))
-        else:
+        if self.kind is None or (self.kind == "Box" and np.dtype(space.dtype).kind not in "biuf"):
             refuse("observation", space)
+        self.shape = shape_of(space)
+        self.size = int(np.prod(self.shape, dtype=np.int64))
+        if self.kind == "Box":
+            self.low, self.high = (np.broadcast_to(b, self.shape).ravel() for b in (space.low, space.high))
+        elif self.kind in ("Discrete", "MultiDiscrete"):
+            self.nvec = np.ravel(space.n if self.kind == "Discrete" else space.nvec)
+            self.start = np.broadcast_to(getattr(space, "start", 0), self.shape).ravel()
+            self.offsets = np.concatenate([[0], np.cumsum(self.nvec)[:-1]]).astype(np.int64)
+            self.size = int(self.nvec.sum())
         if self.kind != "Box":
             self.low, self.high = np.zeros(self.size), np.ones(self.size)
         self.end = first + self.size
-        if self.kind in ("Discrete", "MultiDiscrete"):
-            self.offsets = np.concatenate([[0], np.cumsum(self.nvec)[:-1]]).astype(np.int64)
 
     def name(self):
         return "".join(f"[{key!r}]" for key in self.path)
@@ -101,6 +101,8 @@ class Observations:
         if only is None:
             parts = ", ".join(f"{leaf.name() or kind_of(space)} {leaf.first}-{leaf.end - 1}" for leaf in self.leaves)
             self.note = f"observations are flattened as gymnasium.spaces.flatten does: {parts}"
+        elif only.shape == ():
+            self.note = "observations are single numbers"
 
     def bounds(self):
         most = np.finfo(np.float32).max
@@ -126,38 +128,49 @@ class Observations:
         row[:] = array.ravel()
 
 
+def float32_within(low, high):
+    """The least and the greatest float32 that are finite and within bounds of any type of float."""
+    most = np.finfo(np.float32).max
+    near_low, near_high = (np.clip(bound, -most, most).astype(np.float32) for bound in (low, high))
+    return (
+        np.where(near_low < low, np.nextafter(near_low, np.float32(np.inf)), near_low),
+        np.where(near_high > high, np.nextafter(near_high, np.float32(-np.inf)), near_high),
+    )
+
+
 class Actions:
     """How rows of actions become what step() takes."""
 
     def __init__(self, space):
         self.kind = kind_of(space)
         self.facts = {"kind": "choices"}
+        if self.kind not in ("Box", "Discrete", "MultiDiscrete", "MultiBinary") or (
+            self.kind == "Box" and np.dtype(space.dtype).kind != "f"
+        ):
+            refuse("action", space)
+        self.shape, self.dtype = shape_of(space), getattr(space, "dtype", np.int64)
+        self.start = np.broadcast_to(getattr(space, "start", 0), self.shape)
         if self.kind == "Discrete":
-            self.shape, self.dtype, self.start = (), getattr(space, "dtype", np.int64), int(getattr(space, "start", 0))
             self.facts.update(single=True, parts=[int(space.n)])
         elif self.kind == "MultiDiscrete":
-            self.shape, self.dtype = np.asarray(space.nvec).shape, space.dtype
-            self.start = np.broadcast_to(getattr(space, "start", 0), self.shape)
             self.facts.update(parts=np.ravel(space.nvec).tolist())
         elif self.kind == "MultiBinary":
-            self.shape, self.dtype, self.start = tuple(space.shape), space.dtype, 0
             self.facts.update(parts=[2] * int(np.prod(self.shape, dtype=np.int64)))
-        elif self.kind == "Box" and np.dtype(space.dtype).kind == "f":
-            self.shape, self.dtype = tuple(space.shape), space.dtype
-            most = np.finfo(np.float32).max
-            low, high = (np.clip(np.ravel(b).astype(np.float64), -most, most) for b in (space.low, space.high))
-            self.facts = {"kind": "box", "low": low.tolist(), "high": high.tolist()}
         else:
-            refuse("action", space)
+            low, high = float32_within(np.ravel(space.low), np.ravel(space.high))
+            self.facts = {"kind": "box", "low": low.tolist(), "high": high.tolist()}
         self.size = len(self.facts.get("parts", self.facts.get("low")))
+        notes = [f"choices count from {self.start.tolist()}"] if self.start.any() else []
+        if len(self.shape) > 1 or (self.kind == "Box" and self.shape == ()):
+            notes.append(f"actions have shape {self.shape}")
+        self.note = ", ".join(notes)
         self.choices = sum(self.facts.get("parts", []))
 
     def reader(self, view, count):
         """A function that gives the actions of `count` copies as a list, new ones each time: of the types that sample() gives,
         which spaces are quickest to check."""
         rows = np.frombuffer(view, dtype=np.float32 if self.kind == "Box" else np.int32).reshape((count,) + self.shape)
-        dtype = self.dtype
-        start = getattr(self, "start", 0)
+        dtype, start = self.dtype, self.start
         if np.all(start == 0):
             return lambda: list(rows.astype(dtype))
         return lambda: list((rows + start).astype(dtype))
@@ -170,6 +183,11 @@ class Actions:
         if flat.size != self.choices:
             raise Offence(f'info["action_mask"] has {flat.size} elements, not {self.choices}')
         return (flat != 0).astype(np.uint8)
+
+
+def notes_of(*sides):
+    """What a person should know of Observations and Actions, who sees only rows: one text, empty if there is nothing."""
+    return "; ".join(side.note for side in sides if side.note)
 
 
 def check_reset(result):
