@@ -75,6 +75,36 @@ class Training(InScratch):
         run = trireme.train("CartPole-v1", "ppo", steps=2048, store="local", **SMALL)
         self.assertEqual((run["store"], run["workers"]), ("local", 1))
 
+    def test_parameter_servers_are_the_programs(self):
+        program = """
+            import glob, trireme
+            small = dict(steps=4096, envs=16, horizon=32, hidden=[32, 32], eval_every=0, eval_episodes=4, seed=1, workers=2)
+            try:
+                run = trireme.train("CartPole-v1", store="server", servers=2, out="server", **small)
+            except trireme.Error as error:
+                print(error)
+            else:
+                same = trireme.train("CartPole-v1", out="threads", **small)["params_sha256"] == run["params_sha256"]
+                left = [open(file).read() for file in glob.glob("/proc/self/task/*/children")]
+                print(run["store"], run["steps"], same, "".join(left))
+        """
+
+        def train(**variables):
+            environment = {key: value for key, value in os.environ.items() if key != "TRIREME_PLUGINS"}
+            command = [sys.executable, "-c", textwrap.dedent(program)]
+            done = subprocess.run(command, capture_output=True, text=True, env={**environment, **variables})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return done.stdout
+
+        self.assertRegex(train(PATH="/nowhere"), "TRIREME_PLUGINS|put it into PATH")
+        self.assertFalse(Path("server").exists())
+        folder = Path(os.environ.get("TRIREME_PROGRAM", "")).parent
+        if not (folder / "libtrireme_grpc.so").is_file():
+            self.skipTest("TRIREME_PROGRAM has no gRPC beside it")
+        self.assertIn("put it into PATH", train(PATH="/nowhere", TRIREME_PLUGINS=str(folder)))
+        given = train(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", TRIREME_PLUGINS=str(folder))
+        self.assertEqual(given, "server 4096 True \n")
+
     def test_nothing_is_printed(self):
         program = "import trireme; trireme.train('CartPole-v1', steps=2048, out='quiet', progress={})"
         for progress in (False, True):
