@@ -261,10 +261,11 @@ class TestWorker {
  public:
   explicit TestWorker(TestCluster& cluster, std::uint64_t id, bool overlap = false, double patience_s = 30)
       : TestWorker(cluster, cluster.terms, id, overlap, patience_s) {}
-  TestWorker(TestCluster& cluster, const RunTerms& terms, std::uint64_t id, bool overlap, double patience_s)
+  TestWorker(TestCluster& cluster, const RunTerms& terms, std::uint64_t id, bool overlap, double patience_s,
+             bool candidate = true)
       : wire(cluster.network),
         heartbeat_wire(cluster.network),
-        session(cluster.Places(wire, patience_s), terms, id),
+        session(cluster.Places(wire, patience_s), terms, id, candidate),
         comm(session),
         store(terms.pace == Pace::kSync ? MakeSyncServerStore(session, comm)
                                         : MakeAsyncServerStore(session, overlap)),

@@ -24,6 +24,7 @@ enum class HandIn : std::uint8_t {
 struct Decision {
   HandIn hand_in = HandIn::kNothing;
   bool stop = false;
+  bool again = false;  // nobody leads: the boundary is announced again, with whoever has entered there
 };
 
 // All call it. Returns what rank 0 has decided.

@@ -34,7 +34,9 @@ class InStepLoop final : public WorkerLoop {
   // begin together may each have come with something else; all begin with what their leader has.
   Decision Begin() {
     if (links_.ended()) return {.stop = true};
-    if (const std::optional<Decision> entered = worker_.TakeEntry()) return *entered;
+    if (const std::optional<Decision> entered = worker_.TakeEntry()) {
+      return entered->again ? Announce(worker_.Decide()).decision : *entered;
+    }
     const Decision decision{.stop = worker_.Done()};
     if (!links_.open()) return decision;
     const Boundary boundary = Announce(decision);
@@ -62,26 +64,30 @@ class InStepLoop final : public WorkerLoop {
     links_.AddSteps(own);
   }
 
-  Boundary Announce(Decision decision) {
-    Boundary own{decision};
-    if (links_.open() && links_.leads()) own.common = worker_.Common();
-    return links_.Announce(own, worker_.progress());
-  }
-
-  bool Follow(const Decision& decision) {
-    if (decision.hand_in != HandIn::kNothing) Gather(decision.hand_in);
-    worker_.SetInterrupted(decision.stop && !worker_.Done());
-    return !decision.stop;
+  // Whoever could lead may have been left behind by the others. Then they decide nothing before it is back.
+  Boundary Announce(const Decision& decision) {
+    for (;;) {
+      const bool nobody_leads = links_.open() && links_.leader() < 0;
+      Boundary own{nobody_leads ? Decision{.again = true} : decision};
+      if (links_.open() && (nobody_leads || links_.leads())) own.common = worker_.Common();
+      Boundary boundary = links_.Announce(own, worker_.progress());
+      if (!boundary.decision.again) return boundary;
+    }
   }
 
   // The others wait while the leader writes, so that a failure to write reaches everyone. Where it may be gone
   // meanwhile another one leads, and must write its own.
-  void Gather(HandIn what) {
-    for (double written = 0; written == 0;) {
-      if (worker_.Gather(what)) written = 1;
-      if (!links_.open()) return links_.everyone().Barrier();
-      links_.everyone().Broadcast(std::span(&written, 1));
+  bool Follow(Decision decision) {
+    while (decision.hand_in != HandIn::kNothing) {
+      const bool written = worker_.Gather(decision.hand_in);
+      if (!links_.open()) {
+        links_.everyone().Barrier();
+        break;
+      }
+      decision = Announce(written ? Decision{.stop = decision.stop} : decision).decision;
     }
+    worker_.SetInterrupted(decision.stop && !worker_.Done());
+    return !decision.stop;
   }
 
   Worker& worker_;

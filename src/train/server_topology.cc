@@ -176,7 +176,9 @@ class ServerLinks : public Base {
   std::vector<ProcessLink> links() override { return session_.links(); }
   int rank() const override { return session_.rank(); }
   int leader() const override { return session_.leader(); }
-  bool led_elsewhere() const override { return session_.leader() != topology_.first_rank(); }
+  bool led_elsewhere() const override {
+    return session_.leader() >= 0 && session_.leader() != topology_.first_rank();
+  }
 
   WorkerLinks::Entry Join(std::int64_t steps) override {
     if (!session_.joined()) session_.OfferSteps(steps);

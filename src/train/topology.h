@@ -71,7 +71,7 @@ class WorkerLinks {
   // Bytes of state that each worker may hand in to the leader.
   virtual std::size_t most_state() const { return std::numeric_limits<std::size_t>::max(); }
 
-  // Known after Join. Rank and leader count through the workers of the run.
+  // Known after Join. Rank and leader count through the workers of the run; -1: nobody leads for the moment.
   virtual int rank() const = 0;
   virtual int leader() const = 0;
   // Whether this worker evaluates, decides and keeps the files.

@@ -140,6 +140,17 @@ TEST_F(ServerTest, ARoundDoesNotWaitForABackupWorkerAndTheRunEndsWithoutIt) {
   EXPECT_GE(result.value("steps", 0), 5120);
 }
 
+// The only worker that may lead is the one that rounds do not wait for: the others must not go on, or hand in at the
+// end, without anybody to decide and to write.
+TEST_F(ServerTest, ALeaderThatIsLeftBehindLeadsAgain) {
+  const Json result = ResultOf(RunTrireme(
+      RunOn("2", "run", {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=0,factor=30"})));
+  EXPECT_GE(result.value("steps", 0), 5120);
+  EXPECT_EQ(result["eval_episodes"], 8);
+  EXPECT_EQ(Checkpoints(Path("run")).size(), 1u);
+  EXPECT_EQ(Resume("run", {"--steps", "6144"}).value("steps", 0), 6144);
+}
+
 // The first thread has ended the run before the last has joined it.
 TEST_F(ServerTest, AShortRunOfManyThreadsEndsWell) {
   for (int i = 0; i < 5; ++i) {

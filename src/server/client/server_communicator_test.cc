@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "trireme/server/payload.h"
 #include "trireme/server/test_cluster.h"
 
@@ -109,6 +111,46 @@ TEST(ServerCommunicator, AnotherLeadsWhenTheLeaderDies) {
     } else {
       EXPECT_TRUE(all.empty());
     }
+  });
+}
+
+// The only one that may lead is left behind. The others wait for it at their boundary, and it enters there.
+TEST(ServerCommunicator, ABoundaryWithoutALeaderWaitsForOneWhoMayLead) {
+  RunTerms terms = TestTerms(Pace::kSync, 3, 2);
+  terms.backup_workers = 1;
+  TestCluster cluster(terms);
+  std::atomic<int> joined = 0, rounds = 0, at_boundary = 0;
+  std::atomic<bool> fell_behind = false;
+  OnThreads(3, [&](int i) {
+    TestWorker worker(cluster, terms, i + 1, false, 30, i == 0);
+    worker.session.Join();
+    ++joined;
+    ASSERT_TRUE(Eventually([&] { return joined == 3; })) << "nobody is a newcomer";
+    worker.comm.Barrier();
+    std::vector<float> gradient(terms.params, 0.5f);
+    const auto push = [&] { worker.store->Push(gradient, {.learning_rate = 0.1f}); };
+    if (i == 0) {
+      ASSERT_TRUE(Eventually([&] { return rounds == 4; }));
+      EXPECT_THROW(push(), FellBehind);
+      fell_behind = true;
+      ASSERT_TRUE(Eventually([&] { return at_boundary == 2; }));
+      const ServerSession::Entry entry = worker.session.Join();
+      EXPECT_TRUE(entry.at_boundary);
+      EXPECT_EQ(entry.state, "what all hold");
+      EXPECT_TRUE(worker.session.leads());
+    } else {
+      for (int round = 0; round < 2; ++round, ++rounds) push();
+      ASSERT_TRUE(Eventually([&] { return fell_behind.load(); }));
+      bool waits = false;  // the server says so, or it does not wait at all
+      worker.wire.lose = [&](const std::string&, MessageKind) {
+        if (!std::exchange(waits, true)) ++at_boundary;
+        return false;
+      };
+      EXPECT_EQ(worker.comm.Boundary("what all hold", true), "what all hold");
+    }
+    double value = i;
+    worker.comm.Broadcast(std::span(&value, 1));
+    EXPECT_EQ(value, 0) << "of the leader";
   });
 }
 

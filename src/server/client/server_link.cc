@@ -218,7 +218,7 @@ void ServerLink::Watch(const char* what) {
   }
   if (place_.stopped && place_.stopped()) {
     if (!told_to_stop_) told_to_stop_ = now;
-    const bool newcomer = !greeting_.continues;  // has nothing to end well
+    const bool newcomer = !greeting_.continues && greeting_.rank < 0;  // has nothing to end well
     if (newcomer || now - *told_to_stop_ >= kGrace + 2 * longest_wait_)
       Lose(what, "was stopped while waiting for");
   }

@@ -170,6 +170,15 @@ void SyncRounds::LeaderSetsThePace() {
   }
 }
 
+bool SyncRounds::AwaitsALeader(Deadline now) const {
+  if (collect_.empty() || !(collect_.begin()->second.request.flags & kBoundary)) return false;
+  if (served_.members().leader() >= 0 || now - collect_begun_ > served_.patience()) return false;
+  const auto& members = served_.members().all();
+  return std::any_of(members.begin(), members.end(), [&](const auto& entry) {
+    return entry.second.candidate && !newcomers_.contains(entry.first);
+  });
+}
+
 void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
     Member* const member = served_.members().Find(worker);
@@ -192,7 +201,7 @@ void SyncRounds::Advance(Deadline now) {
   LeaderSetsThePace();
   AdvanceRound(now);
   const auto has = [&](int rank) { return collect_.contains(rank); };
-  if (Complete(has, collect_.size(), true, collect_begun_, now)) CompleteCollect();
+  if (!AwaitsALeader(now) && Complete(has, collect_.size(), true, collect_begun_, now)) CompleteCollect();
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
   // Nor does anybody when the run has ended, which the welcome says.
   const bool alone = !recovered_ && !served_.members().AnyActive();

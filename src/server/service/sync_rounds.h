@@ -14,7 +14,8 @@
 // the next boundary, as a newcomer does.
 //
 // What the leader brings to a boundary at which others may enter is noted too. When all workers are gone,
-// those who come then go on from there.
+// those who come then go on from there. Where nobody leads, because all who may were left behind, anybody
+// brings it, and the boundary waits for one of these to enter.
 #pragma once
 
 #include <functional>
@@ -84,6 +85,8 @@ class SyncRounds final : public Turns {
   // `flags`: kBoundary, if `state` is of this moment.
   void AdmitNewcomers(std::string_view state, std::uint32_t flags);
   void LeaderSetsThePace();
+  // Whether a boundary is to wait for somebody who may lead, and who is on its way to it.
+  bool AwaitsALeader(Deadline now) const;
   void SendBehind(Member& member, const Header& request);
 
   ServedPart& served_;
