@@ -48,7 +48,7 @@ fast: build
 # Ten minutes of training, on their own and in step, while workers and servers are killed, frozen and cut off. Among the tests there
 # is a training of each kind.
 chaos: build
-	CHAOS_SECONDS=200 $(BUILD)/tests/chaos/chaos_test
+	CHAOS_SECONDS=150 $(BUILD)/tests/chaos/chaos_test
 
 # Ten minutes of libFuzzer for each target, from the corpus in the tree; it ends at the first finding and says where that is.
 FUZZ_SECONDS ?= 600

@@ -195,8 +195,16 @@ void Training::StartServer(int s) {
 void Training::StartWorker(int w) {
   worker_folders_[w] = folder_ / ("worker" + std::to_string(w) + "-" + std::to_string(++started_));
   const std::string servers = proxies_[w][0]->address() + "," + proxies_[w][1]->address();
-  const Args all = Args{"train",     "--store", "server", "--servers", servers,
-                        "--workers", "1",       "--json", "--out",     worker_folders_[w].string()} +
+  const Args all = Args{"train",
+                        "--store",
+                        "server",
+                        "--servers",
+                        servers,
+                        "--workers",
+                        std::to_string(kind_.threads),
+                        "--json",
+                        "--out",
+                        worker_folders_[w].string()} +
                    kind_.args;
   workers_[w] = std::make_unique<Process>(
       kBinary, Set(all, {"lease_s=" + std::to_string(kind_.lease_s), "server_wait_s=60"}));

@@ -23,6 +23,7 @@ struct TrainingKind {
   Args args;             // of every worker
   double lease_s = 1.5;  // silence after which a worker is given up
   bool kills_workers = true;
+  int threads = 1;  // of each worker process
 };
 
 class Training {
