@@ -161,6 +161,7 @@ std::vector<double> Seen(const EnvBatch& batch, int i) {
 
 std::vector<std::vector<double>> SeenByAll(const EnvBatch& batch) {
   std::vector<std::vector<double>> seen;
+  seen.reserve(batch.size());
   for (int i = 0; i < batch.size(); ++i) seen.push_back(Seen(batch, i));
   return seen;
 }

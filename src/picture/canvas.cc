@@ -80,7 +80,7 @@ void Canvas::FillPolygon(std::span<const Point> corners, Colour colour) {
     float covered = 0;
     for (int column = 0; column < columns; ++column, pixel += 3) {
       covered += change[column];
-      const int share = static_cast<int>(std::min(std::abs(covered), 1.0f) * 256 + 0.5f);
+      const auto share = static_cast<int>(std::lround(std::min(std::abs(covered), 1.0f) * 256));
       if (share == 0) continue;
       if (share == 256) {
         pixel[0] = colour.red;

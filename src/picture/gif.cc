@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -116,7 +115,7 @@ class Gif final : public VideoEncoder {
       const std::span row(&picture.rgb[y * stride], stride), before(&shown_.rgb[y * stride], stride);
       const auto first = std::ranges::mismatch(row, before).in1;
       if (first == row.end()) continue;
-      const auto last = std::ranges::mismatch(row | std::views::reverse, before | std::views::reverse).in1;
+      const auto last = std::mismatch(row.rbegin(), row.rend(), before.rbegin()).first;
       left = std::min(left, static_cast<int>(first - row.begin()) / 3);
       right = std::max(right, static_cast<int>(last.base() - row.begin() - 1) / 3);
       top = std::min(top, y);

@@ -25,6 +25,7 @@ std::string Variable(const char* name) {
 
 void Run(std::vector<std::string> command) {
   std::vector<char*> pointers;
+  pointers.reserve(command.size() + 1);
   for (std::string& text : command) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   pid_t pid = 0;

@@ -43,7 +43,7 @@ bool IsFile(const fs::path& path) {
 // Absolute, since the system looks for what has no slash elsewhere.
 fs::path FindFile(const std::string& library) {
   if (library.find('/') != std::string::npos || library.ends_with(".so")) {
-    const fs::path path = fs::absolute(library);
+    fs::path path = fs::absolute(library);
     if (!IsFile(path)) Fail("{}{}: there is no file {}", kPrefix, library, path.lexically_normal().string());
     return path;
   }

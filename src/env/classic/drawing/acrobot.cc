@@ -14,8 +14,9 @@ void Acrobot::Draw(const std::array<double, kStateSize>& s, Picture& out) {
   constexpr Point kJoint{kSize / 2.0, kSize / 2.0 + 8};
 
   Canvas canvas(out, kSize, kSize, style::kSky);
-  for (double x = 14; x < kSize; x += 24) {
-    canvas.DrawLine({x, kJoint.y - kBar * kScale}, {x + 12, kJoint.y - kBar * kScale}, 3, style::kGreen);
+  for (int x = 14; x < kSize; x += 24) {
+    constexpr double kHeight = kJoint.y - kBar * kScale;
+    canvas.DrawLine({x * 1.0, kHeight}, {x + 12.0, kHeight}, 3, style::kGreen);
   }
   canvas.DrawLine({kJoint.x - 46, kJoint.y}, {kJoint.x + 46, kJoint.y}, 5, style::kGroundEdge);
 
