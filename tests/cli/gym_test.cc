@@ -9,6 +9,7 @@
 #include <set>
 
 #include "run_util.h"
+#include "trireme/env/gym/test_python.h"
 
 namespace trireme::testing {
 namespace {
@@ -17,10 +18,8 @@ class GymCliTest : public CliTest {
  protected:
   void SetUp() override {
     CliTest::SetUp();
-    if (::access(TRIREME_TEST_PYTHON, X_OK) != 0) {
-      GTEST_SKIP() << "there is no " << TRIREME_TEST_PYTHON << " (scripts/python-env makes it)";
-    }
-    ::setenv("TRIREME_PYTHON", TRIREME_TEST_PYTHON, 1);
+    if (const std::string missing = MissingInTests("numpy"); !missing.empty()) GTEST_SKIP() << missing;
+    ::setenv("TRIREME_PYTHON", TestPython().c_str(), 1);
   }
   static std::string InTrouble(const std::string& name) {
     return "py:" TRIREME_PYTHON_ENVS "/trouble.py:" + name;

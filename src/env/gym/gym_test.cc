@@ -12,8 +12,7 @@ TEST_F(GymTest, EnvironmentsConform) {
     CheckEnv(Find(InTrouble(name)));
 }
 
-TEST_F(GymTest, EnvironmentsOfGymnasiumConform) {
-  if (!HasGymnasium()) GTEST_SKIP() << "there is no Gymnasium";
+TEST_F(GymnasiumTest, EnvironmentsConform) {
   for (const char* name : {"gym:CartPole-v1", "gym:Pendulum-v1"}) CheckEnv(Find(name));
 }
 
@@ -46,8 +45,7 @@ TEST(GymSource, HowTheyAreRunIsNotWhatTheyAre) {
   EXPECT_TRUE(options->identifies("args"));
 }
 
-TEST_F(GymTest, GymnasiumSaysWhatItsEnvironmentsAre) {
-  if (!HasGymnasium()) GTEST_SKIP() << "there is no Gymnasium";
+TEST_F(GymnasiumTest, SaysWhatItsEnvironmentsAre) {
   const EnvEntry pole = Find("gym:CartPole-v1");
   EXPECT_EQ(pole.spec.obs, (ObsSpec{{4}}));
   EXPECT_EQ(pole.spec.action.Describe(), "2 choices");
@@ -104,8 +102,7 @@ TEST_F(GymTest, EveryEpisodeIsAnother) {
   EXPECT_GE(starts.size(), 20u);
 }
 
-TEST_F(GymTest, SpacesBecomeRowsAndChoices) {
-  if (!HasGymnasium()) GTEST_SKIP() << "there is no Gymnasium";
+TEST_F(GymnasiumTest, SpacesBecomeRowsAndChoices) {
   const auto find = [](const char* kind) {
     return Find("py:" + File("spaces.py") + ":Fixed", {}, {{"kind", kind}});
   };
@@ -164,9 +161,9 @@ TEST_F(GymTest, ThereArePicturesWhereTheEnvironmentHasThem) {
     }
   }
   EXPECT_FALSE(Find(InTrouble("Walk")).make_drawn);
-  if (!HasGymnasium()) return;
-  EXPECT_TRUE(Find("gym:CartPole-v1").make_drawn);
 }
+
+TEST_F(GymnasiumTest, EnvironmentsHavePictures) { EXPECT_TRUE(Find("gym:CartPole-v1").make_drawn); }
 
 // Nothing runs any more when nobody holds the environment, and what it printed is in the log.
 TEST_F(GymTest, HostsEndWithTheirEnvironmentAndKeepALog) {

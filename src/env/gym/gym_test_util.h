@@ -1,11 +1,10 @@
-// What the tests of environments in host processes share. They need a Python with NumPy, and some of them Gymnasium:
-// scripts/python-env makes one where that can be had. Without it they are shown as skipped.
+// What the tests of environments in host processes share. They need a Python with NumPy, those of GymnasiumTest also
+// Gymnasium. Without it they are shown as skipped.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/env/checked_batch.h"
+#include "trireme/env/gym/test_python.h"
 #include "trireme/env/registry.h"
 
 namespace trireme {
@@ -24,10 +24,8 @@ class GymTest : public testing::Test {
   using Options = std::vector<std::pair<std::string, std::string>>;
 
   void SetUp() override {
-    if (::access(TRIREME_TEST_PYTHON, X_OK) != 0) {
-      GTEST_SKIP() << "there is no " << TRIREME_TEST_PYTHON << " (scripts/python-env makes it)";
-    }
-    ::setenv("TRIREME_PYTHON", TRIREME_TEST_PYTHON, 1);
+    if (const std::string missing = MissingInTests("numpy"); !missing.empty()) GTEST_SKIP() << missing;
+    ::setenv("TRIREME_PYTHON", TestPython().c_str(), 1);
     folder_ = std::filesystem::path(testing::TempDir()) /
               fmt::format("trireme_gym_{}_{}", ::getpid(),
                           testing::UnitTest::GetInstance()->current_test_info()->name());
@@ -40,10 +38,6 @@ class GymTest : public testing::Test {
 
   static std::string File(const std::string& name) { return std::string(TRIREME_PYTHON_ENVS) + "/" + name; }
   static std::string InTrouble(const std::string& name) { return "py:" + File("trouble.py") + ":" + name; }
-  static bool HasGymnasium() {
-    return std::system(TRIREME_TEST_PYTHON " -c 'import gymnasium' >/dev/null 2>&1") == 0;
-  }
-
   static EnvEntry Find(const std::string& name, const Options& options = {}, const EnvArgs& args = {}) {
     Options all = options;
     bool hosts = false;
@@ -88,6 +82,14 @@ class GymTest : public testing::Test {
   static bool Exists(pid_t pid) { return std::filesystem::exists(fmt::format("/proc/{}", pid)); }
 
   std::filesystem::path folder_;
+};
+
+class GymnasiumTest : public GymTest {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = MissingInTests("gymnasium"); !missing.empty()) GTEST_SKIP() << missing;
+    GymTest::SetUp();
+  }
 };
 
 }  // namespace trireme

@@ -82,13 +82,16 @@ TEST_F(TroubleTest, WhatCannotBeFoundIsNamed) {
            }),
            {"unexpected keyword argument 'wind'"});
   ExpectIn(error(InTrouble("Walk"), {{"python", "/no/such/python"}}), {"cannot start /no/such/python"});
-  if (!HasGymnasium()) return;
+}
+
+TEST_F(GymnasiumTest, WhatIsNotRegisteredIsNamed) {
+  const auto error = [](const std::string& name) { return ErrorOf([&] { Find(name, {{"hosts", "1"}}); }); };
   ExpectIn(error("gym:NoSuchEnv-v3"), {"gym:NoSuchEnv-v3", "NoSuchEnv"});
   ExpectIn(error("gym:no_such_package:Env-v0"), {"no_such_package"});
 }
 
 TEST_F(TroubleTest, APythonThatWillNotDoIsNamedWithWhatToDo) {
-  const std::string bare = WriteProgram("bare", "#!/bin/sh\nexec " TRIREME_TEST_PYTHON " -I -S \"$@\"\n");
+  const std::string bare = WriteProgram("bare", "#!/bin/sh\nexec " + TestPython() + " -I -S \"$@\"\n");
   ExpectIn(ErrorOf([&] {
              Find("gym:CartPole-v1", {{"python", bare}});
            }),
@@ -101,15 +104,14 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 )");
   const std::string plain = WriteProgram(
-      "plain",
-      fmt::format("#!/bin/sh\nPYTHONPATH={} exec " TRIREME_TEST_PYTHON " \"$@\"\n", folder_.string()));
+      "plain", fmt::format("#!/bin/sh\nPYTHONPATH={} exec {} \"$@\"\n", folder_.string(), TestPython()));
   ExpectIn(ErrorOf([&] {
              Find("gym:CartPole-v1", {{"python", plain}});
            }),
            {"gymnasium", plain + " -m pip install gymnasium"});
   const std::string old = WriteProgram("old", R"(#!/bin/sh
 while [ "$1" != -c ]; do shift; done
-exec )" TRIREME_TEST_PYTHON R"( -c 'import sys
+exec )" + TestPython() + R"( -c 'import sys
 sys.version_info = (3, 7, 17, "final", 0)
 exec(sys.argv[1])' "$2"
 )");
