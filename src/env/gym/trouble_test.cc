@@ -249,6 +249,51 @@ TEST_F(TroubleTest, TooManyFailuresEndTheRunWithTheTraceback) {
   }
 }
 
+// What a constructor raises in the place of a host that is lost is a failure like any other.
+TEST_F(TroubleTest, AConstructorThatRaisesLaterIsTriedAgain) {
+  const EnvEntry env = FindTrouble("die", {},
+                                   {{"at", std::int64_t{4}},
+                                    {"once", Once()},
+                                    {"refuse_from", std::int64_t{5}},
+                                    {"refuse_to", std::int64_t{6}}});
+  const auto batch = MakeReset(env, 4);
+  ASSERT_EQ(Makers().size(), 4u);
+  const Failure failure = StepUntilFailure(env, *batch);
+  EXPECT_EQ(env.processes->failures().count, 3) << "a crash, and two that were not made";
+  ExpectIn(failure.reason, {"cannot be made: Traceback", "RuntimeError: no licence for number 6"});
+  ExpectGoesOn(env, *batch);
+}
+
+TEST_F(TroubleTest, AConstructorThatKeepsRaisingEndsTheRunWithItsTraceback) {
+  const EnvEntry env = FindTrouble("die", {{"max_failures", "3"}},
+                                   {{"at", std::int64_t{4}},
+                                    {"once", Once()},
+                                    {"refuse_from", std::int64_t{5}},
+                                    {"refuse_to", std::int64_t{1000}}});
+  const auto batch = MakeReset(env, 4);
+  const std::string error = ErrorOf([&] {
+    for (int t = 0; t < 10; ++t) StepRandomly(*batch, 0, t);
+  });
+  ExpectIn(error, {"has failed 4 times, and env_max_failures is 3", "trouble.py\", line", "no licence for"});
+}
+
+// A batch that is made in the middle of a run, for its evaluation.
+TEST_F(TroubleTest, AConstructorThatRaisesIsTriedAgainOnceThereWereObservations) {
+  const Options one_host = {{"hosts", "1"}};
+  const EnvArgs third = {{"refuse_from", std::int64_t{3}}, {"refuse_to", std::int64_t{3}}};
+  {
+    const EnvEntry env = FindTrouble("nothing", one_host, third);
+    const auto first = MakeReset(env, 2), second = MakeReset(env, 2, 1, 2);
+    EXPECT_EQ(env.processes->failures().count, 1);
+    ExpectGoesOn(env, *second);
+    ExpectGoesOn(env, *first);
+  }
+  std::filesystem::remove(folder_ / "made");
+  const EnvEntry env = FindTrouble("nothing", one_host, third);
+  ExpectIn(ErrorOf([&] { MakeReset(env, 3); }), {"cannot be made: Traceback", "no licence for number 3"});
+  EXPECT_EQ(env.processes->failures().count, 0);
+}
+
 // One that dies again while it is begun anew is begun once more.
 TEST_F(TroubleTest, OneThatDiesTwiceInARowIsBegunOnceMore) {
   const EnvEntry env = FindTrouble("die", {{"hosts", "1"}}, {{"at", std::int64_t{2}}});

@@ -45,7 +45,14 @@ HostedBatch::HostedBatch(std::shared_ptr<HostPool> pool, const EnvSpec& spec, co
     part.number = pool_->NewPart();
     part.host = pool_->Occupy(end - first);
   }
-  for (Part& part : parts_) Open(part);
+  for (Part& part : parts_) {
+    try {
+      Open(part);
+    } catch (const HostLost& lost) {
+      if (!pool_->begun()) throw;
+      OpenElsewhere(part, lost.what());
+    }
+  }
 }
 
 HostedBatch::~HostedBatch() {
@@ -92,9 +99,9 @@ void HostedBatch::Lay() {
   std::memcpy(memory_->data(), &layout, sizeof layout);
 }
 
-// Throws HostLost where the process is; Error where it cannot make the copies.
 void HostedBatch::Open(Part& part) {
   part.process = pool_->Process(part.host);
+  pool_->AwaitStart(*part.process);
   part.words->request = part.words->done = part.words->failures = part.words->warnings =
       part.words->offences = 0;
   part.failures = part.warnings = 0;
@@ -104,9 +111,19 @@ void HostedBatch::Open(Part& part) {
                                   {"drawn", pictures_per_second_ > 0}};
   const double patience_s = pool_->start_patience_s(static_cast<int>(part.words->count));
   const HostProcess::Answer answer = part.process->Ask(message.dump(), patience_s, memory_->fd());
-  const auto said = nlohmann::json::parse(answer.text, nullptr, false);
-  if (said.is_object() && said.contains("error")) {
-    Fail("{} cannot be made: {}", spec_.name, said.value("error", std::string()));
+  if (!answer.error.empty()) throw HostLost(fmt::format("{} cannot be made: {}", spec_.name, answer.error));
+}
+
+// However often it takes: the pool says when it is enough.
+void HostedBatch::OpenElsewhere(Part& part, std::string reason) {
+  for (bool open = false; !open;) {
+    pool_->Replace(part.host, part.process, reason);
+    try {
+      Open(part);
+      open = true;
+    } catch (const HostLost& lost) {
+      reason = lost.what();
+    }
   }
 }
 
@@ -118,10 +135,9 @@ void HostedBatch::Draw(int env, Picture& out) {
   const nlohmann::json message = {
       {"op", "draw"}, {"part", part->number}, {"env", static_cast<std::uint32_t>(env) - part->words->first}};
   const HostProcess::Answer answer = part->process->Ask(message.dump(), pool_->start_patience_s());
-  const auto said = nlohmann::json::parse(answer.text, nullptr, false);
-  if (!said.is_object() || said.contains("error") || !answer.memory.valid()) {
-    Fail("{} cannot be drawn: {}", spec_.name, said.is_object() ? said.value("error", std::string()) : "");
-  }
+  if (!answer.error.empty() || !answer.memory.valid())
+    Fail("{} cannot be drawn: {}", spec_.name, answer.error);
+  const auto said = nlohmann::json::parse(answer.text);
   const std::string rgb = BytesOf(answer.memory.get());
   out.width = said.value("width", 0);
   out.height = said.value("height", 0);
@@ -155,13 +171,13 @@ void HostedBatch::Reset(std::uint64_t seed, Purpose purpose, std::uint32_t first
   std::fill_n(Terminated(), size_, std::uint8_t{0});
   std::fill_n(Truncated(), size_, std::uint8_t{0});
   CheckNumbers();
-  begun_ = true;
+  pool_->SetBegun();
 }
 
 void HostedBatch::FinishResets() {
   for (Part& part : parts_) {
     std::string lost = Await(part);
-    if (!lost.empty() && !begun_) Fail("{} does not begin: {}", spec_.name, lost);
+    if (!lost.empty() && !pool_->begun()) Fail("{} does not begin: {}", spec_.name, lost);
     if (!lost.empty()) BeginElsewhere(part, std::move(lost));
     Hear(part);
   }
@@ -247,23 +263,17 @@ void HostedBatch::EndEpisodes(const Part& part) {
   }
 }
 
-// However often it takes: the pool says when it is enough.
 void HostedBatch::BeginElsewhere(Part& part, std::string reason) {
   const std::uint32_t first = part.words->first, count = part.words->count;
   const std::vector<float> rewards(Rewards() + first, Rewards() + first + count);
   const std::vector<std::uint8_t> terminated(Terminated() + first, Terminated() + first + count),
       truncated(Truncated() + first, Truncated() + first + count);
   while (!reason.empty()) {
-    pool_->Replace(part.host, part.process, reason);
+    OpenElsewhere(part, std::move(reason));
     for (std::uint32_t i = first; i < first + count; ++i) ++attempts_[i];
     WriteSeeds(part);
-    try {
-      Open(part);
-      Command(part, kHostReset);
-      reason = Await(part);
-    } catch (const HostLost& lost) {
-      reason = lost.what();
-    }
+    Command(part, kHostReset);
+    reason = Await(part);
   }
   std::ranges::copy(rewards, Rewards() + first);
   std::ranges::copy(terminated, Terminated() + first);
@@ -289,7 +299,7 @@ void HostedBatch::Hear(Part& part) {
   if (words.failures == part.failures) return;
   const std::string reason =
       fmt::format("{} raised {}", Named(words.failed_env), note(header().notes_at, words.note_size));
-  if (!begun_) Fail("{} does not begin: {}", spec_.name, reason);
+  if (!pool_->begun()) Fail("{} does not begin: {}", spec_.name, reason);
   const std::uint32_t failures = words.failures - std::exchange(part.failures, words.failures);
   pool_->Count(static_cast<int>(failures), reason);
 }

@@ -88,7 +88,9 @@ class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPict
 
   void Lay();
   void WriteSeeds(const Part& part);
+  // Throws HostLost, also where the host cannot make the copies.
   void Open(Part& part);
+  void OpenElsewhere(Part& part, std::string reason);
   // Has the host carry something out; unless it is lost, which Await then says.
   void Command(Part& part, HostCommand command);
   // Blocks until it was. Returns why the host is lost, or nothing.
@@ -110,7 +112,6 @@ class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPict
   const std::size_t obs_bytes_, choices_;
   std::unique_ptr<SharedMemory> memory_;
   mutable std::vector<Part> parts_;
-  bool begun_ = false;  // there are observations
   bool within_ = true;  // no observation has been outside its bounds
 
   std::uint64_t seed_ = 0;

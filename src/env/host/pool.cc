@@ -26,20 +26,12 @@ std::shared_ptr<HostProcess> HostPool::Launch(int host) {
 
 bool HostPool::may_spin() const { return size() < UsableProcessors(); }
 
-namespace {
-
-void CheckAnswer(const std::string& env, const std::string& text) {
-  const auto answer = nlohmann::json::parse(text, nullptr, false);
-  if (!answer.is_object()) Fail("{}: its host process does not speak the language of hosts", env);
-  if (answer.contains("error")) Fail("{}: {}", env, answer.value("error", std::string()));
-}
-
-}  // namespace
-
 HostProcess::Answer HostPool::AskFirst(const std::string& message) {
+  const std::shared_ptr<HostProcess> first = Process(0);
+  AwaitStart(*first);
   try {
-    HostProcess::Answer answer = Process(0)->Ask(message, start_patience_s());
-    CheckAnswer(env_, answer.text);
+    HostProcess::Answer answer = first->Ask(message, start_patience_s());
+    if (!answer.error.empty()) throw HostLost(answer.error);
     return answer;
   } catch (const HostLost& lost) {
     Fail("{}: {}", env_, lost.what());
@@ -61,15 +53,15 @@ void HostPool::Release(int host, int copies) {
 std::shared_ptr<HostProcess> HostPool::Process(int host) {
   Host& entry = *hosts_[host];
   const std::lock_guard lock(entry.mutex);
-  if (!entry.started) {
-    try {
-      CheckAnswer(env_, entry.process->WaitUntilStarted(start_patience_s()).text);
-    } catch (const HostLost& lost) {
-      Fail("{}: its host process does not start: {}", env_, lost.what());
-    }
-    entry.started = true;
-  }
   return entry.process;
+}
+
+void HostPool::AwaitStart(HostProcess& process) const {
+  try {
+    process.WaitUntilStarted(start_patience_s());
+  } catch (const HostLost& lost) {
+    throw HostLost(fmt::format("{}: its host process does not start: {}", env_, lost.what()));
+  }
 }
 
 void HostPool::Replace(int host, const std::shared_ptr<HostProcess>& lost, const std::string& reason) {

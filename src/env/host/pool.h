@@ -61,8 +61,10 @@ class HostPool final : public EnvProcesses {
   void Release(int host, int copies);
   std::uint32_t NewPart() { return next_part_++; }
 
-  // The process that is host `host` now; waits until it has started. Throws Error when it does not start.
+  // The process that is host `host` now.
   std::shared_ptr<HostProcess> Process(int host);
+  // Blocks until it has started. Throws HostLost when it does not.
+  void AwaitStart(HostProcess& process) const;
   // `lost` is no more: another process takes its place, unless one has already. Ends `lost`, counts a failure.
   // Throws Error when there have been too many.
   void Replace(int host, const std::shared_ptr<HostProcess>& lost, const std::string& reason);
@@ -71,6 +73,11 @@ class HostPool final : public EnvProcesses {
   void Count(int failures, const std::string& reason);
   // Said once.
   void Warn(const std::string& text);
+
+  // Whether there has been an observation. What fails before that is wrong from the start and ends the run; what fails later
+  // is counted and tried again.
+  bool begun() const { return begun_; }
+  void SetBegun() { begun_ = true; }
 
   EnvFailures failures() const override;
   void LogTo(const std::filesystem::path& path) override { launcher_.LogTo(path); }
@@ -91,6 +98,7 @@ class HostPool final : public EnvProcesses {
   HostLauncher launcher_;  // outlives the processes
   std::vector<std::unique_ptr<Host>> hosts_;
   std::atomic<std::uint32_t> next_part_{0};
+  std::atomic<bool> begun_{false};
   mutable std::mutex mutex_;  // guards the rest
   EnvFailures failures_;
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "trireme/base/system.h"
@@ -56,9 +57,11 @@ HostProcess::~HostProcess() {
   Kill();
 }
 
-HostProcess::Answer HostProcess::WaitUntilStarted(double timeout_s) {
+void HostProcess::WaitUntilStarted(double timeout_s) {
   const std::lock_guard lock(conversation_);
-  return Receive(timeout_s);
+  if (started_) return;
+  if (const Answer answer = Receive(timeout_s); !answer.error.empty()) throw HostLost(answer.error);
+  started_ = true;
 }
 
 HostProcess::Answer HostProcess::Ask(const std::string& message, double timeout_s, int memory) {
@@ -128,6 +131,12 @@ HostProcess::Answer HostProcess::Receive(double timeout_s) {
     throw HostLost(Obituary());
   }
   answer.text.resize(static_cast<std::size_t>(received));
+  const auto said = nlohmann::json::parse(answer.text, nullptr, false);
+  if (!said.is_object()) {
+    answer.error = fmt::format("{} does not speak the language of hosts", name_);
+  } else if (said.contains("error")) {
+    answer.error = said["error"].is_string() ? said["error"].get<std::string>() : said["error"].dump();
+  }
   const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
   if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
     int memory = -1;

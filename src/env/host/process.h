@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <memory>
 #include <mutex>
 #include <string>
 
@@ -16,7 +15,8 @@
 
 namespace trireme {
 
-// A host has ended or must be ended, since it does not answer: what it stepped is lost, and another can do it.
+// A host has ended or must be ended, since it does not answer or cannot do what it is for: what it stepped is lost, and
+// another may do better.
 class HostLost : public Error {
  public:
   using Error::Error;
@@ -50,11 +50,13 @@ class HostProcess {
   pid_t pid() const { return pid_; }
 
   struct Answer {
-    std::string text;
+    std::string text;   // JSON, an object
+    std::string error;  // what it says went wrong; empty: nothing
     UniqueFd memory;
   };
-  // Blocks until it has answered what it was started with. Throws HostLost.
-  Answer WaitUntilStarted(double timeout_s);
+  // Blocks until it has answered what it was started with. Throws HostLost, also where it answers with an error. Returns at
+  // once when it has been waited for before.
+  void WaitUntilStarted(double timeout_s);
   // Says something, with a descriptor if that is not negative, and waits for the answer. Time in which it works on a
   // part does not count: who wants that part counts it. Throws HostLost; a process that does not answer is killed.
   Answer Ask(const std::string& message, double timeout_s, int memory = -1);
@@ -86,8 +88,9 @@ class HostProcess {
   SharedMemory bell_;
   pid_t pid_ = 0;
   UniqueFd socket_;
-  std::mutex conversation_;  // one at a time
-  std::mutex mutex_;         // guards the rest
+  std::mutex conversation_;  // one at a time; guards `started_`
+  bool started_ = false;
+  std::mutex mutex_;  // guards the rest
   bool ended_ = false;
   bool asked_to_end_ = false;
   int status_ = 0;

@@ -16,8 +16,8 @@ void HostedBatch::Save(StateWriter& out, const std::string& scope) const {
       const nlohmann::json message = {{"op", "save"}, {"part", part.number}};
       const HostProcess::Answer answer =
           part.process->Ask(message.dump(), pool_->start_patience_s(static_cast<int>(part.words->count)));
-      const auto said = nlohmann::json::parse(answer.text, nullptr, false);
-      if (!said.is_object() || said.contains("error") || !answer.memory.valid()) continue;
+      if (!answer.error.empty() || !answer.memory.valid()) continue;
+      const auto said = nlohmann::json::parse(answer.text);
       const auto own = said.value("sizes", std::vector<std::uint64_t>());
       const std::string bytes = BytesOf(answer.memory.get());
       if (own.size() != part.words->count ||
@@ -83,10 +83,7 @@ void HostedBatch::Load(const StateReader& in, const std::string& scope) {
         {"op", "load"}, {"part", part.number}, {"sizes", std::vector<std::uint64_t>(own.begin(), own.end())}};
     const HostProcess::Answer answer = part.process->Ask(
         message.dump(), pool_->start_patience_s(static_cast<int>(part.words->count)), memory.get());
-    const auto said = nlohmann::json::parse(answer.text, nullptr, false);
-    if (said.is_object() && said.contains("error")) {
-      Fail("{} cannot be loaded: {}", spec_.name, said.value("error", std::string()));
-    }
+    if (!answer.error.empty()) Fail("{} cannot be loaded: {}", spec_.name, answer.error);
   }
   std::vector<std::byte> rows(n * obs_bytes_);
   in.Get<std::byte>(scope + "/obs", rows);
@@ -101,7 +98,7 @@ void HostedBatch::Load(const StateReader& in, const std::string& scope) {
     std::memcpy(Obs(i), rows.data() + i * obs_bytes_, obs_bytes_);
     if (choices_ > 0) std::memcpy(Masks(i), allowed.data() + i * choices_, choices_);
   }
-  begun_ = true;
+  pool_->SetBegun();
 }
 
 }  // namespace trireme

@@ -157,14 +157,19 @@ def factory(start=0):
 class Trouble(Walk):
     """Does something wrong, once its steps or resets have come to `at`: only while `once` is no file, if that is given.
 
-    A file named by `where` gets the process ids of those that were made."""
+    A file named by `where` gets the process ids of those that were made. Of these, numbers refuse_from to refuse_to are not
+    made after all: the constructor raises."""
 
-    def __init__(self, what="nothing", at=3, once=None, where=None):
+    def __init__(self, what="nothing", at=3, once=None, where=None, refuse_from=0, refuse_to=0):
         super().__init__()
         self.what, self.at, self.once, self.count = what, at, once, 0
         if where:
             with open(where, "a") as file:
                 file.write(f"{os.getpid()}\n")
+            with open(where) as file:
+                number = len(file.readlines())
+            if refuse_from <= number <= refuse_to:
+                raise RuntimeError(f"no licence for number {number}")
 
     def due(self, what):
         if self.calm:  # while the host finds out what it is
