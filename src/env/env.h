@@ -128,6 +128,8 @@ class EnvProcesses {
  public:
   virtual ~EnvProcesses() = default;
   virtual EnvFailures failures() const = 0;
+  // Processor time that they have taken, in seconds: all of them, also those that have ended.
+  virtual double cpu_s() const = 0;
   // What they print goes to the end of this file, also what they have printed before.
   virtual void LogTo(const std::filesystem::path& path) = 0;
 };

@@ -67,11 +67,12 @@ void Ledger::SumInto(RunProgress& progress, bool asynchronous) const {
 
 WorkerAccount Ledger::Own() {
   own_.idle_s = earlier_idle_s_ + traffic().idle_s;
-  return {.facts = own_,
-          .traffic = traffic(),
-          .staleness = links_.store().staleness(),
-          .cpu_s = links_.thread() == 0 ? CpuSeconds() - options_.started_cpu_s : 0,
-          .links = links_.links()};
+  WorkerAccount account{
+      .facts = own_, .traffic = traffic(), .staleness = links_.store().staleness(), .links = links_.links()};
+  if (links_.thread() != 0) return account;
+  account.cpu_s = CpuSeconds() - options_.started_cpu_s;
+  if (processes_ != nullptr) account.cpu_s += processes_->cpu_s() - before_cpu_s_;
+  return account;
 }
 
 }  // namespace trireme

@@ -14,8 +14,13 @@ namespace trireme {
 
 class Ledger {
  public:
-  // Both outlive the ledger.
-  Ledger(WorkerLinks& links, const TrainOptions& options) : links_(links), options_(options) {}
+  // All of them outlive the ledger. `processes` step environments for this one; null where there are none. They are new
+  // where the run counts from the start of this process, and may have worked for another run otherwise.
+  Ledger(WorkerLinks& links, const TrainOptions& options, const EnvProcesses* processes)
+      : links_(links),
+        options_(options),
+        processes_(processes),
+        before_cpu_s_(processes != nullptr && options.started_cpu_s > 0 ? processes->cpu_s() : 0) {}
 
   // Counts on from where earlier processes of the run ended.
   void GoOn(const RunProgress& earlier);
@@ -49,6 +54,8 @@ class Ledger {
 
   WorkerLinks& links_;
   const TrainOptions& options_;
+  const EnvProcesses* processes_;
+  double before_cpu_s_;  // of these processes, before this run
   WorkerFacts own_;
   double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
   Traffic earlier_traffic_;

@@ -37,7 +37,8 @@ struct Straggler {
 struct TrainOptions {
   TrainObserver* observer = nullptr;  // told of everything, in the first process
   bool json = false;                  // no progress for people
-  // What wall and processor times count from.
+  // What wall and processor times count from. Processor time 0 is the start of this process, and of those that step
+  // environments for it; these count from the start of the training otherwise.
   double started_s = MonotonicSeconds();
   double started_cpu_s = CpuSeconds();
   Straggler straggler = {};

@@ -32,7 +32,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       topology_(topology),
       links_(topology.Connect(thread)),
       executor_(links_->MakeExecutor(network_)),
-      ledger_(*links_, options_),
+      ledger_(*links_, options_, settings_.env().processes.get()),
       evaluator_(settings_.env(), run_.EvaluationOf(run_.seed, run_.eval_episodes)),
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
               options_) {

@@ -111,6 +111,11 @@ TEST_F(GymCliTest, FailuresAreCountedAndNamed) {
   EXPECT_NE(ReadText(Path("run/env.log")).find("about to exit"), std::string::npos);
 }
 
+// The processor time of a run is that of all its processes, also of those that have ended before it does.
+TEST_F(GymCliTest, HostsArePartOfTheProcessorTime) {
+  EXPECT_GE(ResultOf(RunTrireme(SmallRunOn(InTrouble("Laborious"), "run")))["cpu_s"], 2);
+}
+
 TEST_F(GymCliTest, MistakesAreRefusedAndLeaveNothing) {
   const auto refused = [&](const std::string& name, const Args& more, const std::string& part) {
     const Outcome outcome = RunTrireme(SmallRunOn(name, "run") + more);

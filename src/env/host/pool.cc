@@ -70,7 +70,7 @@ void HostPool::Replace(int host, const std::shared_ptr<HostProcess>& lost, const
   if (entry.process != lost) return;
   lost->Kill();
   Count(1, reason);
-  entry.started = false;
+  entry.ended_cpu_s += lost->cpu_s();
   entry.process = Launch(host);
 }
 
@@ -91,6 +91,15 @@ void HostPool::Warn(const std::string& text) {
 EnvFailures HostPool::failures() const {
   const std::lock_guard lock(mutex_);
   return failures_;
+}
+
+double HostPool::cpu_s() const {
+  double sum = 0;
+  for (const auto& host : hosts_) {
+    const std::lock_guard lock(host->mutex);
+    sum += host->ended_cpu_s + host->process->cpu_s();
+  }
+  return sum;
 }
 
 }  // namespace trireme

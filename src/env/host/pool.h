@@ -80,14 +80,15 @@ class HostPool final : public EnvProcesses {
   void SetBegun() { begun_ = true; }
 
   EnvFailures failures() const override;
+  double cpu_s() const override;
   void LogTo(const std::filesystem::path& path) override { launcher_.LogTo(path); }
 
  private:
   struct Host {
-    std::mutex mutex;  // guards `process` and `started`
+    std::mutex mutex;  // guards `process` and `ended_cpu_s`
     std::shared_ptr<HostProcess> process;
-    bool started = false;
-    int copies = 0;  // guarded by the pool's mutex_
+    double ended_cpu_s = 0;  // of the processes before it
+    int copies = 0;          // guarded by the pool's mutex_
   };
   std::shared_ptr<HostProcess> Launch(int host);
 

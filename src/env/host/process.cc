@@ -3,8 +3,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -161,9 +163,23 @@ bool HostProcess::ended() {
   if (error == 0 ? info.si_pid == 0 : errno == EINTR) return false;
   ended_ = true;
   ::kill(-pid_, SIGKILL);  // what it has started
-  ::waitpid(pid_, &status_, 0);
+  rusage used{};
+  ::wait4(pid_, &status_, 0, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  cpu_s_ = seconds(used.ru_utime) + seconds(used.ru_stime);
   last_lines_ = launcher_.TakeLastLines(pid_);
   return true;
+}
+
+double HostProcess::cpu_s() {
+  const std::lock_guard lock(mutex_);  // until then it is there, if only as what is left of it
+  if (ended_) return cpu_s_;
+  clockid_t clock{};
+  timespec time{};
+  if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void HostProcess::KillFrozen() {

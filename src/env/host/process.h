@@ -71,6 +71,8 @@ class HostProcess {
   std::uint32_t serving() const;  // HostBell
 
   bool ended();
+  // Processor time in seconds; once it has ended, with that of what it has started and waited for.
+  double cpu_s();
   // What became of it, once it has ended, and the last lines it printed; these alone.
   std::string Obituary();
   std::string LastLines();
@@ -94,6 +96,7 @@ class HostProcess {
   bool ended_ = false;
   bool asked_to_end_ = false;
   int status_ = 0;
+  double cpu_s_ = 0;  // once it has ended
   std::string last_lines_;
 };
 

@@ -57,6 +57,15 @@ class Walk:
         return self.observe(), 1.0 - 0.01 * abs(self.place), abs(self.place) > 5, False, {}
 
 
+class Laborious(Walk):
+    """Takes a second of its process's time before it is made."""
+
+    def __init__(self):
+        super().__init__()
+        while time.process_time() < 1:
+            pass
+
+
 class Unsaved(Walk):
     """Can neither be pickled nor copied."""
 
