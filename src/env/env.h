@@ -120,6 +120,7 @@ struct EnvFacts {
 struct EnvFailures {
   std::int64_t count = 0;    // copies or processes that were made anew
   std::string last = {};     // why, the last time
+  double last_s = 0;         // when that was: seconds since 1970
   std::string warning = {};  // the first rule that was broken without harm
 };
 

@@ -3,43 +3,72 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
 
-// Its parts of fixed size, in order; the links follow.
+// Its parts, in order; the links follow.
 template <class Account, class Visitor>
-void VisitFixed(Account& account, Visitor&& visit) {
+void VisitParts(Account& account, Visitor&& visit) {
   visit(account.facts);
   visit(account.traffic);
   visit(account.staleness);
   visit(account.cpu_s);
+  visit(account.env.count);
+  visit(account.env.last);
+  visit(account.env.last_s);
+  visit(account.env.warning);
 }
+
+struct Writer {
+  std::string bytes = {};
+
+  template <class T>
+  void operator()(const T& part) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes.append(reinterpret_cast<const char*>(&part), sizeof part);
+  }
+  void operator()(const std::string& text) {
+    (*this)(text.size());
+    bytes += text;
+  }
+};
+
+struct Reader {
+  std::string_view bytes;
+
+  template <class T>
+  void operator()(T& part) {
+    TRIREME_CHECK(bytes.size() >= sizeof part);
+    std::memcpy(&part, bytes.data(), sizeof part);
+    bytes.remove_prefix(sizeof part);
+  }
+  void operator()(std::string& text) {
+    std::size_t size = 0;
+    (*this)(size);
+    TRIREME_CHECK(bytes.size() >= size);
+    text = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+  }
+};
 
 }  // namespace
 
 std::string WorkerAccount::Encode() const {
-  std::string bytes;
-  const auto append = [&](const auto& part) {
-    static_assert(std::is_trivially_copyable_v<std::decay_t<decltype(part)>>);
-    bytes.append(reinterpret_cast<const char*>(&part), sizeof part);
-  };
-  VisitFixed(*this, append);
-  for (const ProcessLink& link : links) append(link);
-  return bytes;
+  Writer write;
+  VisitParts(*this, write);
+  for (const ProcessLink& link : links) write(link);
+  return std::move(write.bytes);
 }
 
 WorkerAccount WorkerAccount::Decode(std::string_view bytes) {
   WorkerAccount account;
-  const auto take = [&](auto& part) {
-    TRIREME_CHECK(bytes.size() >= sizeof part);
-    std::memcpy(&part, bytes.data(), sizeof part);
-    bytes.remove_prefix(sizeof part);
-  };
-  VisitFixed(account, take);
-  while (!bytes.empty()) take(account.links.emplace_back());
+  Reader read{bytes};
+  VisitParts(account, read);
+  while (!read.bytes.empty()) read(account.links.emplace_back());
   return account;
 }
 
@@ -54,9 +83,14 @@ std::uint64_t RoundsOf(const std::vector<WorkerAccount>& accounts, bool asynchro
 
 void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, RunFacts& facts) {
   Staleness staleness;
+  EnvFailures last;
   for (std::size_t worker = 0; worker < accounts.size(); ++worker) {
     facts.per_worker.push_back(accounts[worker].facts);
     staleness += accounts[worker].staleness;
+    const EnvFailures& env = accounts[worker].env;
+    facts.env_failures += env.count;
+    if (env.count > 0 && env.last_s >= last.last_s) last = env;
+    if (facts.env_warning.empty()) facts.env_warning = env.warning;
     for (const ProcessLink& link : accounts[worker].links) {
       facts.links.push_back({.worker = static_cast<int>(worker),
                              .to = link.to,
@@ -68,6 +102,7 @@ void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, 
                              .waited_s = link.waited_s});
     }
   }
+  facts.env_last_failure = last.last;
   if (!asynchronous) return;
   const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
                                 [](std::uint64_t count) { return count > 0; });

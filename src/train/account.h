@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/env/env.h"
 #include "trireme/metrics/report.h"
 #include "trireme/store/parameter_store.h"
 
@@ -15,7 +16,9 @@ struct WorkerAccount {
   WorkerFacts facts;
   Traffic traffic;
   Staleness staleness;
-  double cpu_s = 0;  // of its process; the first thread tells it
+  // Of its process, and of those that step environments for it. The first thread tells both.
+  double cpu_s = 0;
+  EnvFailures env = {};
   std::vector<ProcessLink> links = {};
 
   // As it travels between processes of the same program.

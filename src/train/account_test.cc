@@ -11,6 +11,7 @@ WorkerAccount Sample(std::uint64_t pushes) {
   account.traffic = {.bytes = 100, .messages = 3, .idle_s = 0.5, .pushes = pushes};
   account.staleness.Add(2);
   account.cpu_s = 9;
+  account.env = {.count = 2, .last = "a host has ended", .last_s = 1e9 + 0.5, .warning = "out of bounds"};
   ProcessLink link{.latency_s = 1e-3, .bytes_per_s = 1e6, .bytes = 2'000'000, .messages = 5, .waited_s = 3};
   link.SetName("host:1");
   account.links = {link, link};
@@ -22,6 +23,10 @@ TEST(WorkerAccount, SurvivesTheJourney) {
   EXPECT_EQ(received.Encode(), sent.Encode());
   EXPECT_EQ(received.facts.steps, 7);
   EXPECT_EQ(received.staleness.most, 2u);
+  EXPECT_EQ(received.env.count, 2);
+  EXPECT_EQ(received.env.last, "a host has ended");
+  EXPECT_EQ(received.env.last_s, 1e9 + 0.5);
+  EXPECT_EQ(received.env.warning, "out of bounds");
   ASSERT_EQ(received.links.size(), 2u);
   EXPECT_STREQ(received.links[1].to, "host:1");
 }
@@ -40,6 +45,22 @@ TEST(WorkerAccount, LinksShowEstimateBesideTimeWaited) {
   EXPECT_DOUBLE_EQ(facts.links[0].estimate_s, 5 * 1e-3 + 2);
   EXPECT_EQ(facts.links[0].waited_s, 3);
   EXPECT_EQ(facts.staleness, (std::vector<std::uint64_t>{0, 0, 1}));
+}
+
+// Each process tells of its own; the last one is the last by the clock, whoever comes last in the list.
+TEST(WorkerAccount, FailuresOfEnvironmentsAreThoseOfAllProcesses) {
+  std::vector<WorkerAccount> accounts(4);
+  accounts[1].env = {.count = 3, .last = "later", .last_s = 200, .warning = "first"};
+  accounts[2].env = {.count = 2, .last = "earlier", .last_s = 100, .warning = "second"};
+  RunFacts facts;
+  AddAccounts(accounts, false, facts);
+  EXPECT_EQ(facts.env_failures, 5);
+  EXPECT_EQ(facts.env_last_failure, "later");
+  EXPECT_EQ(facts.env_warning, "first");
+  RunFacts none;
+  AddAccounts({WorkerAccount()}, true, none);
+  EXPECT_EQ(none.env_failures, 0);
+  EXPECT_EQ(none.env_last_failure, "");
 }
 
 }  // namespace

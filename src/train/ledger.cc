@@ -71,7 +71,9 @@ WorkerAccount Ledger::Own() {
       .facts = own_, .traffic = traffic(), .staleness = links_.store().staleness(), .links = links_.links()};
   if (links_.thread() != 0) return account;
   account.cpu_s = CpuSeconds() - options_.started_cpu_s;
-  if (processes_ != nullptr) account.cpu_s += processes_->cpu_s() - before_cpu_s_;
+  if (processes_ == nullptr) return account;
+  account.cpu_s += processes_->cpu_s() - before_cpu_s_;
+  account.env = processes_->failures();
   return account;
 }
 

@@ -41,12 +41,6 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.env = run.env;
   facts.env_options = run.env_options;
   facts.env_note = settings.env().spec.note;
-  if (const auto& processes = settings.env().processes; processes != nullptr) {
-    const EnvFailures failures = processes->failures();
-    facts.env_failures = failures.count;
-    facts.env_last_failure = failures.last;
-    facts.env_warning = failures.warning;
-  }
   facts.algo = run.algo;
   facts.store = run.store;
   facts.workers = run.total_workers();
@@ -223,6 +217,12 @@ std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder
   progress.eval_std = evaluation->std;
   progress.eval_cut_off = evaluation->cut_off;
   RunFacts facts = MakeFacts(settings, progress, ParamsSha256(policy.params()));
+  if (const auto& processes = settings.env().processes; processes != nullptr) {
+    const EnvFailures failures = processes->failures();
+    facts.env_failures = failures.count;
+    facts.env_last_failure = failures.last;
+    facts.env_warning = failures.warning;
+  }
   facts.eval_episodes = episodes;
   facts.which = policy.which() == Which::kBest ? "best" : "last";
   return facts;

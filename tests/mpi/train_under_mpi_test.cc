@@ -10,6 +10,7 @@
 
 #include "launch.h"
 #include "run_util.h"
+#include "trireme/env/gym/test_python.h"
 
 namespace trireme::testing {
 namespace {
@@ -115,6 +116,29 @@ TEST_P(UnderMpi, ResultsTellWhatEveryLinkCarried) {
   // Links also carry what is no part of training: settings, checkpoints.
   EXPECT_GE(result["links"][0]["bytes"].get<double>() + result["links"][1]["bytes"].get<double>(),
             result["bytes_sent"].get<double>());
+}
+
+// Every environment fails once, whichever process it is of.
+TEST_P(UnderMpi, FailuresOfEnvironmentsAreThoseOfAllProcesses) {
+  if (const std::string missing = MissingInTests("numpy"); !missing.empty()) GTEST_SKIP() << missing;
+  const Variable python("TRIREME_PYTHON", TestPython().c_str());
+  const auto run = [&](const std::string& name) {
+    return Args{"train",       "--env",          "py:" TRIREME_PYTHON_ENVS "/trouble.py:Trouble",
+                "--steps",     "4096",           "--out",
+                Path(name),    "--json",         "--env-hosts",
+                "1",           "--workers",      "1",
+                "--env-arg",   "what=raise",     "--env-arg",
+                "at=200",      "--set",          "envs=16",
+                "--set",       "horizon=32",     "--set",
+                "hidden=[16]", "--set",          "eval_every=0",
+                "--set",       "eval_episodes=8"};
+  };
+  const Json alone = ResultOf(RunTrireme(run("alone"))), spread = ResultOf(RunProcesses(2, run("spread")));
+  EXPECT_EQ(alone["env_failures"], 16);
+  EXPECT_EQ(spread["env_failures"], 16);
+  EXPECT_NE(spread["env_last_failure"].get<std::string>().find("RuntimeError: the robot fell over"),
+            std::string::npos);
+  EXPECT_EQ(spread["params_sha256"], alone["params_sha256"]);
 }
 
 TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {

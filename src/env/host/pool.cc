@@ -1,7 +1,7 @@
 #include "trireme/env/host/pool.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <chrono>
 #include <utility>
 
 #include "trireme/base/system.h"
@@ -78,6 +78,8 @@ void HostPool::Count(int failures, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   failures_.count += failures;
   failures_.last = reason;
+  failures_.last_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (failures_.count <= limits_.max_failures) return;
   Fail("{} has failed {} times, and env_max_failures is {}. The last time {}", env_, failures_.count,
        limits_.max_failures, reason);
