@@ -31,6 +31,8 @@ class EnvOptions {
   virtual ~EnvOptions() = default;
   // In a run they are settings with kEnvOptionPrefix before their names; "args" is taken.
   virtual void Fields(ConfigFields& field) = 0;
+  // Fills in what is found out here and now, so that it is saved with a run and the same later and elsewhere.
+  virtual void FillIn() {}
   // Whether another value of this field, or of "args", is another environment: false for what only says how it is run. A
   // resumed run may change that.
   virtual bool identifies(const std::string& field) const {

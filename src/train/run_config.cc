@@ -221,6 +221,7 @@ void RunSettings::SetEnvArgs(std::span<const std::string> assignments, const std
 }
 
 void RunSettings::ResolveEnv(const EnvSpec* known) {
+  if (known == nullptr) env_options->FillIn();
   const EnvArgs args = ParseEnvArgs(run.env_args, "env_args");
   run.env_args.clear();
   for (const EnvArg& arg : args) run.env_args.push_back(EnvArgText(arg));

@@ -78,6 +78,37 @@ TEST_F(GymCliTest, WhatCannotBeSavedBeginsNewEpisodesAndSaysSo) {
       << resumed.out << resumed.err;
 }
 
+// What a run names by relative paths is found again from any folder: the file of the class, what the class opens, and modules
+// beside it.
+TEST_F(GymCliTest, RunsGoOnFromAnyFolder) {
+  namespace fs = std::filesystem;
+  fs::create_directories(Path("project/envs"));
+  fs::create_directory(Path("elsewhere"));
+  fs::copy_file(TRIREME_PYTHON_ENVS "/trouble.py", Path("project/envs/trouble.py"));
+  WriteText(Path("project/module_beside.py"),
+            "import sys\nsys.path.insert(0, 'envs')\nfrom trouble import Walk\n");
+  const ProcessOptions project{.folder = Path("project")}, elsewhere{.folder = Path("elsewhere")};
+  for (const std::string env :
+       {"py:envs/trouble.py:Walk", "py:./envs/trouble.py:Walk", "py:module_beside:Walk"}) {
+    SCOPED_TRACE(env);
+    fs::remove_all(Path("run"));
+    const Json whole = ResultOf(RunTrireme(SmallRunOn(env, "run"), project));
+    EXPECT_EQ(whole["env"], env);
+    EXPECT_EQ(whole["env_options"], "");
+    const Json more =
+        ResultOf(RunTrireme({"train", "--resume", Path("run"), "--json", "--steps", "6144"}, elsewhere));
+    EXPECT_EQ(more["steps"], 6144);
+    EXPECT_EQ(RunTrireme({"eval", Path("run"), "--episodes", "2"}, elsewhere).code, 0);
+  }
+  // A project that was moved is said to be elsewhere now, or is the current folder.
+  fs::rename(Path("project"), Path("moved"));
+  const Outcome lost = RunTrireme({"eval", Path("run"), "--episodes", "2"}, elsewhere);
+  EXPECT_NE(lost.err.find("No module named 'module_beside'"), std::string::npos) << lost.err;
+  EXPECT_EQ(RunTrireme({"eval", Path("run"), "--episodes", "2"}, {.folder = Path("moved")}).code, 0);
+  const Args longer = {"train", "--resume", Path("run"), "--json", "--steps", "8192"};
+  EXPECT_EQ(ResultOf(RunTrireme(longer + Args{"--set", "env_folder=../moved"}, elsewhere))["steps"], 8192);
+}
+
 TEST_F(GymCliTest, HostsEndWhenTheProgramIsKilled) {
   Args args = SmallRunOn(InTrouble("Walk"), "run");
   *(std::ranges::find(args, "--steps") + 1) = "100000000";

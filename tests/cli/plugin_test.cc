@@ -93,6 +93,24 @@ TEST_F(PluginTest, KilledRunsGoOnExactlyWithSnapshotsAndSayWhatIsLostWithout) {
   }
 }
 
+TEST_F(PluginTest, RunsGoOnFromAnyFolder) {
+  namespace fs = std::filesystem;
+  fs::create_directories(Path("project/lib"));
+  fs::create_directory(Path("elsewhere"));
+  fs::copy_file(TRIREME_FRAGILE_PLUGIN, Path("project/lib/libmine.so"));
+  const std::string env = "plugin:./lib/libmine.so:Fragile-v0";
+  const Json whole = ResultOf(RunTrireme(Run(env, "run"), {.folder = Path("project")}));
+  EXPECT_EQ(whole["env"], env) << "as it was typed";
+  const ProcessOptions elsewhere{.folder = Path("elsewhere")};
+  const Args longer = {"train", "--resume", Path("run"), "--json", "--steps", "16384"};
+  EXPECT_EQ(ResultOf(RunTrireme(longer, elsewhere))["steps"], 16384);
+  EXPECT_EQ(RunTrireme({"eval", Path("run"), "--episodes", "2"}, elsewhere).code, 0);
+  fs::rename(Path("project"), Path("moved"));
+  const Args eval = {"eval", Path("run"), "--episodes", "2"};
+  ExpectRefused(RunTrireme(eval, elsewhere), {env.substr(0, env.rfind(':')), "there is no file"});
+  EXPECT_EQ(RunTrireme(eval, {.folder = Path("moved")}).code, 0);
+}
+
 TEST_F(PluginTest, ACrashNamesThePluginAndLeavesTheCheckpoint) {
   const std::vector<std::tuple<std::string, int, std::string>> faults = {
       {"segv", SIGSEGV, "segmentation fault"},

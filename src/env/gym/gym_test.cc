@@ -41,7 +41,7 @@ TEST(GymSource, HowTheyAreRunIsNotWhatTheyAre) {
   for (const std::string& name : fields.Names()) {
     if (!options->identifies(name)) how.push_back(name);
   }
-  EXPECT_EQ(how, (std::vector<std::string>{"hosts", "timeout_s", "max_failures", "python"}));
+  EXPECT_EQ(how, (std::vector<std::string>{"hosts", "timeout_s", "max_failures", "python", "folder"}));
   EXPECT_TRUE(options->identifies("args"));
 }
 

@@ -23,6 +23,11 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Where it is a path: hosts work in another folder, maybe.
+std::string Absolute(const std::string& program) {
+  return program.find('/') == std::string::npos ? program : fs::absolute(program).string();
+}
+
 void Run(std::vector<std::string> command) {
   std::vector<char*> pointers;
   pointers.reserve(command.size() + 1);
@@ -47,14 +52,15 @@ void Run(std::vector<std::string> command) {
 
 std::string PythonHome() {
   const std::string data = Variable("XDG_DATA_HOME");
-  return (data.empty() ? fs::path(Variable("HOME")) / ".local/share" : fs::path(data)) / "trireme/python";
+  return (data.empty() ? fs::path(Variable("HOME")) / ".local/share" : fs::absolute(data)) / "trireme/python";
 }
 
 Python FindPython(const std::string& chosen) {
   const auto own = [](const std::string& program) { return Python{program, program + " -m pip install"}; };
   if (!chosen.empty()) return own(chosen);
-  if (const std::string named = Variable("TRIREME_PYTHON"); !named.empty()) return own(named);
-  if (const std::string active = Variable("VIRTUAL_ENV"); !active.empty()) return own(active + "/bin/python");
+  if (const std::string named = Variable("TRIREME_PYTHON"); !named.empty()) return own(Absolute(named));
+  if (const std::string active = Variable("VIRTUAL_ENV"); !active.empty())
+    return own(Absolute(active + "/bin/python"));
   const std::string made = PythonHome() + "/bin/python";
   if (::access(made.c_str(), X_OK) == 0) return own(made);
   return {"python3", "trireme setup python"};

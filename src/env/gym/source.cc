@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/system.h"
+#include "trireme/env/folder.h"
 #include "trireme/env/gym/description.h"
 #include "trireme/env/gym/host_script.h"
 #include "trireme/env/gym/python.h"
@@ -25,10 +26,11 @@ if sys.version_info < (3, 9):
 exec(compile(open(4, encoding='utf-8').read(), 'trireme_host.py', 'exec'))
 )";
 
-HostProgram ProgramOf(const Python& python) {
+HostProgram ProgramOf(const Python& python, const EnvFolder& folder) {
   return {
       .command = {python.program, "-u", "-X", "faulthandler", "-c", kBootstrap, std::to_string(::getpid())},
-      .script = kGymHostScript};
+      .script = kGymHostScript,
+      .folder = folder.Now()};
 }
 
 struct ToJson {
@@ -82,7 +84,9 @@ class PythonOptions final : public EnvOptions {
           Between(0, 1e9));
     field("python", python_,
           "the Python that runs them; empty: TRIREME_PYTHON, the virtual environment, or python3");
+    folder_.AddTo(field);
   }
+  void FillIn() override { folder_.FillIn(); }
   bool identifies(const std::string& field) const override { return field == "max_steps" || field == "args"; }
   bool takes_args() const override { return true; }
 
@@ -93,8 +97,8 @@ class PythonOptions final : public EnvOptions {
                             .timeout_s = timeout_s_,
                             .max_failures = max_failures_};
     return Explained(python, [&]() -> EnvEntry {
-      const auto pool = std::make_shared<HostPool>(
-          full, ProgramOf(python), StartMessage(source_, name_, args, max_steps_), limits);
+      const auto pool = std::make_shared<HostPool>(full, ProgramOf(python, folder_),
+                                                   StartMessage(source_, name_, args, max_steps_), limits);
       HostedEnv env = ParseDescription(full, BytesOf(pool->AskFirst(R"({"op":"describe"})").memory.get()));
       const auto bounds = std::make_shared<const ObsBounds>(std::move(env.bounds));
       const auto make = [pool, bounds, spec = env.spec, facts = env.facts](int size) {
@@ -118,12 +122,13 @@ class PythonOptions final : public EnvOptions {
   double timeout_s_ = 60;
   int max_failures_ = 100;
   std::string python_;
+  EnvFolder folder_;
 };
 
 std::vector<EnvListing> ListGym() {
   const Python python = FindPython("");
   return Explained(python, [&] {
-    HostPool pool("Gymnasium", ProgramOf(python), StartMessage("gym", "", {}, 0), {.hosts = 1});
+    HostPool pool("Gymnasium", ProgramOf(python, {}), StartMessage("gym", "", {}, 0), {.hosts = 1});
     std::vector<EnvListing> list;
     for (const json& row : json::parse(BytesOf(pool.AskFirst(R"({"op":"list"})").memory.get()))) {
       list.push_back({"gym:" + row.at(0).get<std::string>(), row.at(1).get<std::string>()});

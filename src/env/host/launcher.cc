@@ -50,6 +50,9 @@ pid_t Spawn(const HostProgram& program, int output, int socket, int script) {
   posix_spawn_file_actions_adddup2(&actions, output, 2);
   posix_spawn_file_actions_adddup2(&actions, socket, 3);
   posix_spawn_file_actions_adddup2(&actions, script, 4);
+  std::error_code unknown;  // one that is current already may have a path that this user cannot go
+  if (!program.folder.empty() && program.folder != std::filesystem::current_path(unknown))
+    posix_spawn_file_actions_addchdir_np(&actions, program.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // In a group of its own: what a terminal sends to the program, Ctrl-C, is not for the hosts.

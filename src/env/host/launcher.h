@@ -25,6 +25,8 @@ namespace trireme {
 struct HostProgram {
   std::vector<std::string> command;  // the first is looked for in PATH
   std::string script = {};           // what it can read at descriptor 4
+  std::filesystem::path folder =
+      {};  // that it works in; empty: this program's. A relative command is relative to it
 };
 
 class HostLauncher {
@@ -38,7 +40,7 @@ class HostLauncher {
     pid_t pid = 0;
     UniqueFd socket;  // the other end of its descriptor 3
   };
-  // A new program in a process group of its own, with nothing of this one's but environment and folder. Throws Error.
+  // A new program in a process group of its own, with nothing of this one's but its environment. Throws Error.
   Launched Launch(const HostProgram& program, const std::string& name);
 
   // From now on, and what was printed before. The file is made when there is something to write.

@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/plugin.h"
 #include "trireme/base/text.h"
+#include "trireme/env/folder.h"
 #include "trireme/env/plugin/library.h"
 #include "trireme/env/plugin/plugin_batch.h"
 
@@ -40,10 +41,10 @@ bool IsFile(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// Absolute, since the system looks for what has no slash elsewhere.
-fs::path FindFile(const std::string& library) {
+// Absolute, since the system looks for what has no slash elsewhere. `folder` is where relative paths begin.
+fs::path FindFile(const std::string& library, const fs::path& folder) {
   if (library.find('/') != std::string::npos || library.ends_with(".so")) {
-    fs::path path = fs::absolute(library);
+    fs::path path = folder / library;
     if (!IsFile(path)) Fail("{}{}: there is no file {}", kPrefix, library, path.lexically_normal().string());
     return path;
   }
@@ -84,31 +85,36 @@ const trireme_env& Choose(std::span<const trireme_env* const> envs, const Plugin
 
 class PluginOptions final : public EnvOptions {
  public:
-  explicit PluginOptions(const std::string& name)
-      : name_(kPrefix + name), env_([&]() -> const trireme_env& {
-          const PluginName split = Split(name);
-          return Choose(LoadPlugin(FindFile(split.library), kPrefix + split.library), split);
-        }()) {}
+  explicit PluginOptions(const std::string& name) : name_(kPrefix + name), split_(Split(name)) {}
 
   void Fields(ConfigFields& field) override {
     field("max_steps", max_steps_,
           "steps after which an episode is cut off; 0: never; auto: what the plug-in says", "auto");
+    folder_.AddTo(field);
   }
-  bool takes_args() const override { return env_.option_count > 0; }
-  std::string ArgsHelp() const override { return DescribeOptions(env_); }
+  void FillIn() override { folder_.FillIn(); }
+  bool identifies(const std::string& field) const override { return field != EnvFolder::kName; }
+  bool takes_args() const override { return env().option_count > 0; }
+  std::string ArgsHelp() const override { return DescribeOptions(env()); }
   EnvEntry Entry(const EnvArgs& args) const override {
     if (max_steps_ && (!(*max_steps_ >= 0 && *max_steps_ <= 1e9) || *max_steps_ != std::floor(*max_steps_))) {
       Fail("{}: env_max_steps = {} is no whole number from 0 to 1000000000", name_, *max_steps_);
     }
     const auto limit = max_steps_ ? std::optional<int>(static_cast<int>(*max_steps_)) : std::nullopt;
-    EnvEntry entry = PluginEntry(env_, args, name_, limit);
+    EnvEntry entry = PluginEntry(env(), args, name_, limit);
     entry.options = [options = *this] { return std::make_unique<PluginOptions>(options); };
     return entry;
   }
 
  private:
+  // Loaded when it is asked for: only then is the folder known.
+  const trireme_env& env() const {
+    return Choose(LoadPlugin(FindFile(split_.library, folder_.Now()), kPrefix + split_.library), split_);
+  }
+
   std::string name_;
-  const trireme_env& env_;
+  PluginName split_;
+  EnvFolder folder_;
   std::optional<double> max_steps_;
 };
 

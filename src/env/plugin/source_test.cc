@@ -57,6 +57,18 @@ TEST_F(PluginFile, HasOneEnvironmentOrNamesThem) {
   EXPECT_SAYS(MessageOf([&] { FindEnv("plugin:" + file + ":Sturdy-v0", {&wrong, 1}); }), "no whole number");
 }
 
+// A run that was begun in one folder goes on from any other: the folder is an option, and no part of what it is.
+TEST_F(PluginFile, IsFoundFromTheFolderThatIsNoted) {
+  std::filesystem::create_directory(folder_.path() / "mine");
+  std::filesystem::copy(TRIREME_FRAGILE_PLUGIN, folder_.path() / "mine/libfragile.so");
+  const std::string name = "plugin:mine/libfragile.so:Sturdy-v0";
+  EXPECT_SAYS(MessageOf([&] { FindEnv(name); }), "there is no file");
+  const std::pair<std::string, std::string> folder{"folder", folder_.path().string()};
+  EXPECT_EQ(FindEnv(name, {&folder, 1}).spec.name, name);
+  EXPECT_FALSE(FindEnvOptions(name)->identifies("folder"));
+  EXPECT_TRUE(FindEnvOptions(name)->identifies("max_steps"));
+}
+
 TEST_F(PluginFile, IsFoundAndListedInFoldersOfThePath) {
   std::filesystem::copy(TRIREME_FRAGILE_PLUGIN, folder_.path() / "libfragile.so");
   std::ofstream(folder_.path() / "text.so") << "text";
