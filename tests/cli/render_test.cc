@@ -1,6 +1,9 @@
 // `trireme eval --render`: films and pictures of what was learned, and what cannot be drawn or kept.
 
+#include <fmt/format.h>
+
 #include <csignal>
+#include <cstdlib>
 #include <regex>
 
 #ifdef TRIREME_HAS_FFMPEG
@@ -8,6 +11,7 @@
 #endif
 
 #include "run_util.h"
+#include "trireme/env/gym/test_python.h"
 
 namespace trireme::testing {
 namespace {
@@ -32,6 +36,15 @@ class RenderTest : public CliTest {
   std::size_t Entries(const std::string& name) const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(Path(name)), fs::directory_iterator()));
+  }
+  std::size_t PicturesInReport() const {
+    const std::string html = ReadText(Path("run/report.html"));
+    std::size_t count = 0;
+    for (std::size_t at = html.find("data:image/png"); at != std::string::npos;
+         at = html.find("data:image/png", at + 1)) {
+      ++count;
+    }
+    return count;
   }
 };
 
@@ -198,24 +211,88 @@ TEST_F(RenderTest, ASignalLeavesNothing) {
 }
 
 TEST_F(RenderTest, TheReportHasAStripAlsoAfterAResume) {
-  const auto pictures = [&] {
-    const std::string html = ReadText(Path("run/report.html"));
-    std::size_t count = 0;
-    for (std::size_t at = html.find("data:image/png"); at != std::string::npos;
-         at = html.find("data:image/png", at + 1)) {
-      ++count;
-    }
-    return count;
-  };
   const Json alone = FinishedRun("alone");
   const Json run = FinishedRun("run");
   EXPECT_EQ(run["params_sha256"], alone["params_sha256"]);
-  EXPECT_EQ(pictures(), 6u);
+  EXPECT_EQ(PicturesInReport(), 6u);
   Resume("run", {"--steps", "6000"});
-  EXPECT_EQ(pictures(), 6u);
+  EXPECT_EQ(PicturesInReport(), 6u);
   fs::remove(Path("run/report.html"));
   Resume("run");  // has nothing left to do
-  EXPECT_EQ(pictures(), 6u);
+  EXPECT_EQ(PicturesInReport(), 6u);
+}
+
+// What Gymnasium's own environments draw, in their host processes.
+class GymRenderTest : public RenderTest {
+ protected:
+  void SetUp() override {
+    RenderTest::SetUp();
+    for (const char* module : {"gymnasium", "pygame"}) {
+      if (const std::string missing = MissingInTests(module); !missing.empty()) GTEST_SKIP() << missing;
+    }
+    ::setenv("TRIREME_PYTHON", TestPython().c_str(), 1);
+  }
+  // Of a PNG file, from its first chunk.
+  static std::pair<int, int> SizeOf(const std::string& png) {
+    const auto number = [&](std::size_t at) {
+      int value = 0;
+      for (std::size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(png.at(i));
+      return value;
+    };
+    return {number(16), number(20)};
+  }
+};
+
+TEST_F(GymRenderTest, FramesAndFilmsShowWhatGymnasiumDraws) {
+  ResultOf(RunTrireme({"train",
+                       "--env",
+                       "gym:CartPole-v1",
+                       "--out",
+                       Path("run"),
+                       "--workers",
+                       "1",
+                       "--json",
+                       "--env-hosts",
+                       "2",
+                       "--steps",
+                       "2048",
+                       "--set",
+                       "envs=8",
+                       "--set",
+                       "horizon=32",
+                       "--set",
+                       "hidden=[16]",
+                       "--set",
+                       "eval_every=0",
+                       "--set",
+                       "eval_episodes=2",
+                       "--set",
+                       "env_max_steps=40"}));
+  EXPECT_EQ(PicturesInReport(), 6u);
+
+  const Outcome frames = Render(Path("frames/"));
+  ASSERT_EQ(frames.code, 0) << frames.err;
+  const std::vector<int> steps = StepsSaid(frames);
+  ASSERT_EQ(steps.size(), 1u) << frames.out;
+  EXPECT_EQ(Entries("frames"), static_cast<std::size_t>(steps[0]) + 1);
+  const std::string first = ReadText(Path("frames/000000.png"));
+  EXPECT_EQ(SizeOf(first), (std::pair{600, 400}));
+  EXPECT_NE(first, ReadText(Path(fmt::format("frames/{:06}.png", steps[0])))) << "nothing has moved";
+  const Json eval = ResultOf(RunTrireme({"eval", Path("run"), "--episodes", "1", "--json"}));
+  EXPECT_EQ(eval["eval_return_mean"], steps[0]) << "another episode than the evaluation's";
+
+  const Outcome film = Render(Path("a.gif"), {"--render-episodes", "2"});
+  ASSERT_EQ(film.code, 0) << film.err;
+  ASSERT_EQ(StepsSaid(film).size(), 2u);
+  EXPECT_EQ(StepsSaid(film)[0], steps[0]);
+  EXPECT_EQ(ReadText(Path("a.gif")).substr(0, 6), "GIF89a");
+#ifdef TRIREME_HAS_FFMPEG
+  // Pictures that are the same are one that is shown for longer.
+  const Decoded decoded = DecodeFile(Path("a.gif"));
+  EXPECT_NEAR(decoded.duration_s, (StepsSaid(film)[0] + StepsSaid(film)[1] + 2) / 50.0, 1e-3);
+  EXPECT_EQ(decoded.pictures.front().width, 600);
+  EXPECT_NE(decoded.pictures.front(), decoded.pictures.back());
+#endif
 }
 
 }  // namespace
