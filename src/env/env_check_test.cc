@@ -1,9 +1,13 @@
-// The kit on environments that are not built in, and that it finds what is wrong with some.
+// The checks on environments that are not built in, and that each finds what is wrong with one.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "trireme/env/classic/cart_pole.h"
 #include "trireme/env/classic/pendulum.h"
@@ -153,6 +157,108 @@ TEST(Kit, FindsActionsThatAreReadTooLate) {
   static const EnvEntry late = ForwardingEntry<LateBatch>("Late-v0", {.reproducible = true});
   EXPECT_NE(Finding([&] { CheckStepsApart(late); }).find("overlap"), std::string::npos);
   EXPECT_NONFATAL_FAILURE(CheckEnv(late), "overlap");
+}
+
+// Draws by where a copy is in its batch, not by its number in the run.
+class PlacedBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  void Reset(std::uint64_t seed, Purpose purpose, std::uint32_t) override { inner_->Reset(seed, purpose, 0); }
+};
+
+TEST(Kit, FindsCopiesThatDependOnTheirBatch) {
+  const EnvEntry placed = ForwardingEntry<PlacedBatch>("Placed-v0", {.reproducible = true});
+  EXPECT_EQ(Finding([&] { CheckReproducible(placed); }), "nothing");
+  EXPECT_EQ(Finding([&] { CheckBatching(placed); }),
+            "the same copies in one batch and in several: in step 1 copy 8 differs");
+}
+
+// Begins new episodes when it is loaded.
+class ForgetfulBatch final : public ForwardingBatch, private EnvSnapshots {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  EnvSnapshots* snapshots() override { return this; }
+
+ private:
+  void Save(StateWriter& out, const std::string& scope) const override {
+    inner_->snapshots()->Save(out, scope);
+  }
+  void Load(const StateReader& in, const std::string& scope) override {
+    inner_->snapshots()->Load(in, scope);
+    inner_->Reset(1, Purpose::kEnvReset, 0);
+  }
+};
+
+TEST(Kit, FindsSnapshotsThatForget) {
+  const EnvEntry forgetful = ForwardingEntry<ForgetfulBatch>("Forgetful-v0", {.snapshots = true});
+  EXPECT_NE(Finding([&] { CheckSnapshots(forgetful); }).find("observations or masks differ"),
+            std::string::npos);
+}
+
+// Says that episodes had a return of 0.
+class SilentBatch final : public ForwardingBatch {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  void StepEnd() override {
+    inner_->StepEnd();
+    finished_.assign(inner_->finished().begin(), inner_->finished().end());
+    for (EpisodeEnd& end : finished_) end.episode_return = 0;
+  }
+  std::span<const EpisodeEnd> finished() const override { return finished_; }
+
+ private:
+  std::vector<EpisodeEnd> finished_;
+};
+
+TEST(Kit, FindsReturnsThatAreNotTheSumOfTheRewards) {
+  const EnvEntry silent = ForwardingEntry<SilentBatch>("Silent-v0", {});
+  EXPECT_NE(Finding([&] { CheckEpisodes(silent); }).find("says that its return was 0"), std::string::npos);
+}
+
+// Its pictures grow.
+class GrowingBatch final : public ForwardingBatch, private EnvPictures {
+ public:
+  using ForwardingBatch::ForwardingBatch;
+  EnvPictures* pictures() override { return this; }
+
+ private:
+  double per_second() const override { return 10; }
+  void Draw(int, Picture& out) override {
+    out.width = ++drawn_;
+    out.height = 1;
+    out.rgb.assign(static_cast<std::size_t>(3 * drawn_), 0);
+  }
+  int drawn_ = 0;
+};
+
+TEST(Kit, FindsPicturesOfSeveralSizes) {
+  EnvEntry growing = ForwardingEntry<ForwardingBatch>("Growing-v0", {});
+  growing.make_drawn = [spec = growing.spec](int size) {
+    return std::make_unique<GrowingBatch>(FindEnv("CartPole-v1").make(size), spec);
+  };
+  EXPECT_NE(Finding([&] { CheckPictures(growing); }).find("another size"), std::string::npos);
+  growing.make = growing.make_drawn;
+  EXPECT_EQ(Finding([&] { CheckPictures(growing); }), "a batch has pictures that was not made to be drawn");
+}
+
+TEST(RandomActions, AreWithinBoundsAllowedAndRepeatThemselves) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const ActionSpace box = ActionSpace::Box({-1, 3, -kInf, -kInf}, {1, kInf, 2, kInf});
+  const ActionSpace parts = ActionSpace::MultiDiscrete({2, 3});
+  const std::uint8_t mask[] = {0, 1, 1, 0, 1};
+  std::vector<int> seen(5);
+  for (std::uint64_t step = 0; step < 100; ++step) {
+    float action[4], again[4];
+    RandomAction(box, {}, 3, step, action);
+    RandomAction(box, {}, 3, step, again);
+    EXPECT_TRUE(std::ranges::equal(action, again));
+    EXPECT_TRUE(action[0] >= -1 && action[0] <= 1 && action[1] >= 3 && action[2] <= 2);
+    for (const float value : action) EXPECT_TRUE(std::isfinite(value));
+    RandomAction(parts, mask, 3, step, action);
+    ++seen[static_cast<std::size_t>(action[0])];
+    ++seen[2 + static_cast<std::size_t>(action[1])];
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(seen[i] > 0, mask[i] == 1) << i;
 }
 
 TEST(Corridor, MasksSayWhereTheWallsAre) {
