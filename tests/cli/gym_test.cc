@@ -109,6 +109,15 @@ TEST_F(GymCliTest, RunsGoOnFromAnyFolder) {
   EXPECT_EQ(ResultOf(RunTrireme(longer + Args{"--set", "env_folder=../moved"}, elsewhere))["steps"], 8192);
 }
 
+// A write beyond the largest file fails as one does where memory is full.
+TEST_F(GymCliTest, SharedMemoryThatIsFullIsSaid) {
+  const Outcome outcome = RunTrireme(SmallRunOn(InTrouble("Huge"), "run"), {.largest_file = 1 << 20});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("bytes of shared memory for"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("File too large"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+}
+
 TEST_F(GymCliTest, HostsEndWhenTheProgramIsKilled) {
   Args args = SmallRunOn(InTrouble("Walk"), "run");
   *(std::ranges::find(args, "--steps") + 1) = "100000000";

@@ -74,6 +74,7 @@ TEST_F(TroubleTest, WhatCannotBeFoundIsNamed) {
   ExpectIn(error(InTrouble("RaisesInConstructor")),
            {"RuntimeError: no licence for the simulator", "trouble.py"});
   ExpectIn(error(InTrouble("RaisesInReset")), {"RuntimeError: the simulator is in use"});
+  ExpectIn(error(InTrouble("ForgetsInfo")), {"reset() gave array(", "not (observation, info)"});
   ExpectIn(error(InTrouble("ExitsInConstructor")), {"host 0 has ended with status 7"});
   ExpectIn(error(InTrouble("BadSpace")), {"its observation space is Graph(...)", "not supported"});
   ExpectIn(error(InTrouble("BadAction")), {"its action space is Graph(...)", "not supported"});
@@ -87,7 +88,7 @@ TEST_F(TroubleTest, WhatCannotBeFoundIsNamed) {
 TEST_F(GymnasiumTest, WhatIsNotRegisteredIsNamed) {
   const auto error = [](const std::string& name) { return ErrorOf([&] { Find(name, {{"hosts", "1"}}); }); };
   ExpectIn(error("gym:NoSuchEnv-v3"), {"gym:NoSuchEnv-v3", "NoSuchEnv"});
-  ExpectIn(error("gym:no_such_package:Env-v0"), {"no_such_package"});
+  ExpectIn(error("gym:no_such_package:Env-v0"), {"No module named 'no_such_package'"});
 }
 
 TEST_F(TroubleTest, APythonThatWillNotDoIsNamedWithWhatToDo) {
@@ -124,8 +125,7 @@ exec(sys.argv[1])' "$2"
 }
 
 TEST_F(TroubleTest, WhoBreaksTheRulesEndsTheRunAndIsNamedWithItsStep) {
-  const auto offence = [&](const std::string& what) {
-    const EnvEntry env = FindTrouble(what);
+  const auto offence_of = [&](const EnvEntry& env) {
     const auto batch = MakeReset(env, 3);
     const std::string error = ErrorOf([&] {
       for (int t = 0; t < 10; ++t) StepRandomly(*batch, 0, t);
@@ -133,6 +133,7 @@ TEST_F(TroubleTest, WhoBreaksTheRulesEndsTheRunAndIsNamedWithItsStep) {
     ExpectIn(error, {"breaks the rules, environment ", " at step 3 (step 3 of its episode): "});
     return error;
   };
+  const auto offence = [&](const std::string& what) { return offence_of(FindTrouble(what)); };
   ExpectIn(offence("shape"), {"its observation has shape (2,), not (3,)"});
   ExpectIn(offence("scalar"), {"its observation has shape (), not (3,)"});
   ExpectIn(offence("strings"), {"its observation is of <U1, not float32"});
@@ -141,6 +142,7 @@ TEST_F(TroubleTest, WhoBreaksTheRulesEndsTheRunAndIsNamedWithItsStep) {
   ExpectIn(offence("infinite"), {"element 1 of its observation is inf"});
   ExpectIn(offence("reward"), {"its reward is nan"});
   ExpectIn(offence("no reward"), {"its reward is None, not a number"});
+  ExpectIn(offence_of(Find(InTrouble("Film"))), {"its observation is of float64, not uint8"});
 }
 
 TEST_F(TroubleTest, SmallOffencesAreSaidOnce) {

@@ -35,6 +35,8 @@ TEST_F(PluginFile, ThatIsNoPluginIsRefused) {
   EXPECT_SAYS(Refusal("nowhere"), "TRIREME_PLUGIN_PATH");
   EXPECT_SAYS(Refusal("libm.so.6"), "there is no lib");
   EXPECT_SAYS(Refusal(TRIREME_NO_ENV_PLUGIN), "does not export trireme_env_plugin");
+  EXPECT_SAYS(Refusal(TRIREME_OTHER_VERSION_PLUGIN),
+              "was made for version 2 of the plug-in interface, and this is version 1");
 }
 
 TEST_F(PluginFile, HasOneEnvironmentOrNamesThem) {

@@ -150,6 +150,22 @@ class NoEnvironment:
     pass
 
 
+class ForgetsInfo(Walk):
+    def reset(self, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class Film(Walk):
+    """Shows bytes, and numbers between 0 and 1 from its third step on."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Box(0, 255, (2, 2), np.uint8)
+
+    def observe(self):
+        return np.full((2, 2), 0.5) if self.steps == 3 else np.full((2, 2), self.steps, np.uint8)
+
+
 class Huge(Walk):
     def __init__(self):
         super().__init__()
