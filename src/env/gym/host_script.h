@@ -1,4 +1,4 @@
-// The text of host.py, made from the file when the program is built.
+// The text of host.py, and of what it is made of, put together when the program is built.
 #pragma once
 
 namespace trireme {
