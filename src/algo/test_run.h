@@ -57,8 +57,8 @@ class AlgorithmRun {
   static constexpr int kShards = 8;
   static constexpr std::uint64_t kSeed = 3;
 
-  // How the network is computed: where the parameters are, or on copies as on a device.
-  enum class Computed { kInPlace, kOnCopies };
+  // How the network is computed: where the parameters are, on copies as on a device, or by libtorch.
+  enum class Computed { kInPlace, kOnCopies, kByTorch };
 
   AlgorithmRun(const std::string& algo, const std::string& env, const Assignments& assignments,
                Computed computed = Computed::kInPlace)
@@ -68,8 +68,9 @@ class AlgorithmRun {
       : env_(env),
         settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
-        in_place_(MakeExecutor(network_)),
-        copying_(*in_place_),
+        executor_(MakeExecutor(
+            network_, {.kind = computed == Computed::kByTorch ? Device::Kind::kCpu : Device::Kind::kFused})),
+        copying_(*executor_),
         computed_(computed),
         initial_(network_.param_count()) {
     network_.Initialise(kSeed, initial_);
@@ -198,7 +199,7 @@ class AlgorithmRun {
   }
 
   std::unique_ptr<Algorithm> Make(ParameterStore& store, int shards, int first_shard, int own_shards) const {
-    const Executor& executor = computed_ == Computed::kInPlace ? *in_place_ : copying_;
+    const Executor& executor = computed_ == Computed::kOnCopies ? copying_ : *executor_;
     return settings_->Make({.env = env_,
                             .executor = executor,
                             .store = store,
@@ -220,7 +221,7 @@ class AlgorithmRun {
   EnvEntry env_;
   std::unique_ptr<AlgorithmSettings> settings_;
   Network network_;
-  std::unique_ptr<const Executor> in_place_;
+  std::unique_ptr<const Executor> executor_;
   CopyingExecutor copying_;
   Computed computed_;
   std::vector<float> initial_;

@@ -40,8 +40,6 @@ std::vector<fs::path> PluginFolders() {
   return folders;
 }
 
-namespace {
-
 std::optional<fs::path> FindPlugin(const std::string& library) {
   for (const fs::path& folder : PluginFolders()) {
     std::error_code ignored;
@@ -50,21 +48,16 @@ std::optional<fs::path> FindPlugin(const std::string& library) {
   return std::nullopt;
 }
 
-}  // namespace
-
-bool HavePlugin(const std::string& library) { return FindPlugin(library).has_value(); }
-
-void* PluginSymbol(const std::string& library, const std::string& symbol, const std::string& what_for) {
+void* PluginSymbol(const std::string& library, const std::string& symbol, const std::string& what_for,
+                   const std::string& how) {
   const std::optional<fs::path> path = FindPlugin(library);
   if (!path) {
     std::string searched;
     for (const fs::path& folder : PluginFolders()) {
       searched += (searched.empty() ? "" : ", ") + folder.string();
     }
-    Fail(
-        "this build has no {}: there is no {} in {}. `make all` installs what it needs and builds it, "
-        "and the Debian package trireme-plugins has it; or set TRIREME_PLUGINS to its folder",
-        what_for, library, searched);
+    Fail("this build has no {}: there is no {} in {}. {}; or set TRIREME_PLUGINS to its folder", what_for,
+         library, searched, how);
   }
   // dlopen counts: the library is loaded once, and never unloaded.
   void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-using MakeExecutor = std::function<std::unique_ptr<Executor>(const Network&)>;
+using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Network&)>;
 
 inline std::vector<float> RandomNumbers(std::size_t count, std::uint32_t stream, double scale = 1) {
   RandomStream random(1, Purpose::kTest, stream, 0);
@@ -27,7 +27,7 @@ inline std::vector<float> RandomNumbers(std::size_t count, std::uint32_t stream,
 
 // Two towers of different shapes and a free vector, with random parameters. Floats between tensors are zero.
 struct ExecutorProblem {
-  explicit ExecutorProblem(const MakeExecutor& make, Activation activation = Activation::kTanh,
+  explicit ExecutorProblem(const ExecutorFactory& make, Activation activation = Activation::kTanh,
                            std::uint32_t stream = 0)
       : network(
             {.towers = {{.name = "a", .inputs = 3, .hidden = {9, 6}, .outputs = 4, .activation = activation},
@@ -89,7 +89,7 @@ void ExpectNear(const std::vector<float>& found, const Expected& expected, doubl
 
 // Outputs are those of the formulas; gradients, of parameters and of inputs, are the finite differences of
 // the formulas in double.
-inline void CheckFiniteDifferences(const MakeExecutor& make) {
+inline void CheckFiniteDifferences(const ExecutorFactory& make) {
   for (const Activation activation :
        {Activation::kTanh, Activation::kRelu, Activation::kElu, Activation::kSilu}) {
     for (std::size_t t = 0; t < 2; ++t) {
@@ -133,7 +133,7 @@ inline void CheckFiniteDifferences(const MakeExecutor& make) {
 }
 
 // A batch is the sum of its samples, whatever its size.
-inline void CheckBatchSizes(const MakeExecutor& make) {
+inline void CheckBatchSizes(const ExecutorFactory& make) {
   const ExecutorProblem problem(make);
   ASSERT_GT(problem.executor->pass_size(), 0);
   for (const int n : {1, 2, 3, 17, 64, 65, 130, problem.executor->pass_size() + 1}) {
@@ -158,7 +158,7 @@ inline void CheckBatchSizes(const MakeExecutor& make) {
 
 // One tape serves any number of samples up to its capacity, either tower and any parameters, in any order,
 // with the bits of a new one.
-inline void CheckTapeReuse(const MakeExecutor& make) {
+inline void CheckTapeReuse(const ExecutorFactory& make) {
   ExecutorProblem problem(make);
   const ExecutorProblem other(make, Activation::kTanh, 50);
   const std::vector<float> first_params = problem.params;
@@ -177,7 +177,7 @@ inline void CheckTapeReuse(const MakeExecutor& make) {
 }
 
 // New numbers in the same place count once SetParams is called.
-inline void CheckChangedParams(const MakeExecutor& make) {
+inline void CheckChangedParams(const ExecutorFactory& make) {
   ExecutorProblem problem(make);
   const std::unique_ptr<Tape> tape = problem.executor->MakeTape(70);
   tape->SetParams(problem.params);
@@ -190,7 +190,7 @@ inline void CheckChangedParams(const MakeExecutor& make) {
 }
 
 // Passes of both towers are held at once, and are played back in any order.
-inline void CheckTowersApart(const MakeExecutor& make) {
+inline void CheckTowersApart(const ExecutorFactory& make) {
   const ExecutorProblem problem(make);
   const std::unique_ptr<Tape> tape = problem.executor->MakeTape(70);
   tape->SetParams(problem.params);
@@ -211,7 +211,7 @@ inline void CheckTowersApart(const MakeExecutor& make) {
 
 // Backward adds, to the tensors of its tower and to nothing else: not between tensors, not behind the
 // parameters. Asking for d_x changes nothing.
-inline void CheckGradientIsAdded(const MakeExecutor& make) {
+inline void CheckGradientIsAdded(const ExecutorFactory& make) {
   const ExecutorProblem problem(make);
   const PassResults once = RunOnNewTape(problem, 1, 33);
   std::vector<bool> own(problem.network.param_count() + 7);
@@ -233,7 +233,7 @@ inline void CheckGradientIsAdded(const MakeExecutor& make) {
   EXPECT_TRUE(again == once.gradient);
 }
 
-inline void CheckExecutor(const MakeExecutor& make) {
+inline void CheckExecutor(const ExecutorFactory& make) {
   CheckFiniteDifferences(make);
   CheckBatchSizes(make);
   CheckTapeReuse(make);

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "trireme/nn/device.h"
 #include "trireme/nn/executor.h"
 
 namespace trireme {
 
 // For a worker that computes its network alone; workers that share one have theirs from their links
-// (train/topology.h). `network` outlives the executor.
-std::unique_ptr<Executor> MakeExecutor(const Network& network);
+// (train/topology.h). `network` outlives the executor. Throws Error where the device is not there.
+std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device = {});
+
+// Throws Error unless all of them are there: what is missing, what was found, and what to do.
+void RequireDevices(const std::vector<Device>& devices);
 
 }  // namespace trireme
