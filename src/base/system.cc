@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <initializer_list>
+
+#include "trireme/base/text.h"
 
 namespace trireme {
 namespace {
@@ -40,6 +43,16 @@ void LeaveProcessors(std::span<const int> processors) {
   }
   if (CPU_COUNT(&elsewhere) == 0) return;
   if (sched_setaffinity(0, sizeof(elsewhere), &elsewhere) == 0) sched_setaffinity(0, sizeof(usable), &usable);
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return Printable(line.substr(colon + 2));
+  }
+  return "a processor without a name";
 }
 
 std::uint64_t MachineMemory() {

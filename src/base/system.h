@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace trireme {
 
@@ -17,6 +18,8 @@ int CurrentProcessor();
 // Moves the calling thread to a processor that it may use and that is not among these, if there is one. It
 // stays as free as before to be moved again.
 void LeaveProcessors(std::span<const int> processors);
+// What kind they are: "Intel(R) Xeon(R) Processor"; "a processor without a name" where the system does not say.
+std::string ProcessorName();
 // Memory of the machine, in bytes.
 std::uint64_t MachineMemory();
 

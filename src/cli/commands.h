@@ -18,6 +18,7 @@ Command AddPlanCommand(CommandLine& program);
 Command AddServerCommand(CommandLine& program);
 Command AddEnvsCommand(CommandLine& program);
 Command AddAlgosCommand(CommandLine& program);
+Command AddDevicesCommand(CommandLine& program);
 Command AddSetupCommand(CommandLine& program);
 
 }  // namespace trireme

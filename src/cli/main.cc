@@ -44,6 +44,7 @@ int Run(int argc, char** argv, double started_s) {
       {"server", trireme::AddServerCommand(program)},
       {"envs", trireme::AddEnvsCommand(program)},
       {"algos", trireme::AddAlgosCommand(program)},
+      {"devices", trireme::AddDevicesCommand(program)},
       {"setup", trireme::AddSetupCommand(program)},
   };
   try {

@@ -63,6 +63,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   apply("store", flags.store);
   apply("steps", flags.steps);
   apply("seed", flags.seed);
+  apply("device", flags.device);
   const std::optional<std::string> pace = PaceFlag(flags);
   apply("servers", flags.servers);
   apply("pace", pace);

@@ -105,6 +105,7 @@ std::string FactsTable(const RunFacts& facts) {
       {"Environment", facts.task()},
       {"Algorithm", facts.algo},
       {"Parameter store", facts.store},
+      {"Device", facts.device},
       {"Workers", std::to_string(facts.workers)},
       {"Seed", std::to_string(facts.seed)},
       {"Environment steps",

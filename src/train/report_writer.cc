@@ -68,6 +68,7 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"env_options", facts.env_options},
                                  {"algo", facts.algo},
                                  {"store", facts.store},
+                                 {"device", facts.device},
                                  {"workers", facts.workers},
                                  {"seed", facts.seed},
                                  {"steps", facts.steps},

@@ -31,6 +31,9 @@ void RunConfig::Fields(ConfigFields& field) {
   field("schedule", schedule,
         "store shared: order of pulls and pushes, for reproducible runs, like \"0< 1< 0> 1>\"; empty: free");
   server.Fields(field);
+  field("device", device,
+        "what computes networks: fused (this processor), or by libtorch cpu, cuda, or several as in "
+        "cuda:0,cuda:1, which are taken by the workers in turn; `trireme devices` lists them");
   field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
         Between(0, 64));
   field("shards", shards,
@@ -95,6 +98,11 @@ std::vector<std::string> ServerConfig::List() const {
   }
   if (list.empty()) Fail("servers: say how many to start, or where they are: host:port,host:port");
   return list;
+}
+
+Device RunConfig::DeviceOf(int worker) const {
+  const std::vector<Device> devices = ParseDevices(device);
+  return devices[worker % devices.size()];
 }
 
 std::string RunConfig::Name() const {
@@ -172,7 +180,9 @@ void ResolveWorkers(RunConfig& run, int processors) {
         "or use --store allreduce");
   }
   if (store.on_servers) ResolveServers(run);
-  processors = std::clamp(processors, 1, 64);
+  // Each device has at least one worker, however few processors there are.
+  const auto devices = static_cast<unsigned>(ParseDevices(run.device).size());
+  processors = std::clamp(std::max(processors, static_cast<int>(std::bit_ceil(devices))), 1, 64);
   if (!run.schedule.empty() && !run.coordination().schedulable) {
     Fail("schedule is for asynchronous workers of one process: use it with --store shared");
   }
@@ -195,6 +205,16 @@ void ResolveWorkers(RunConfig& run, int processors) {
   if (store.one_worker && run.workers > 1) {
     Fail("store = {} holds the parameters of one worker, not {}: use --workers 1 or --store allreduce",
          run.store, run.workers);
+  }
+}
+
+// After the workers.
+void ResolveDevices(RunConfig& run) {
+  const std::vector<Device> devices = ParseDevices(run.device);
+  run.device = TextOf(devices);
+  if (static_cast<int>(devices.size()) > run.total_workers()) {
+    Fail("device = {} are {} devices for {} worker{}: name fewer, or say more --workers", run.device,
+         devices.size(), run.total_workers(), run.total_workers() == 1 ? "" : "s");
   }
 }
 
@@ -306,6 +326,7 @@ void RunSettings::ResolveWithout(const EnvSpec& spec) { Resolve(1, UsableProcess
 void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   run.processes = processes;
   ResolveWorkers(run, processors);
+  ResolveDevices(run);
   if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
     Fail(
         "{} needs workers that move in step and agree on statistics: switch it off, or use --store allreduce",

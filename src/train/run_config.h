@@ -14,6 +14,7 @@
 #include "trireme/base/config.h"
 #include "trireme/base/system.h"
 #include "trireme/env/registry.h"
+#include "trireme/nn/device.h"
 #include "trireme/server/protocol.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/run_folder.h"
@@ -47,6 +48,7 @@ struct RunConfig {
   bool share_moments = true;
   std::string schedule;
   ServerConfig server;
+  std::string device = "fused";
   int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
   std::int64_t steps = 1'000'000;
@@ -76,6 +78,8 @@ struct RunConfig {
   const Coordination& coordination() const { return store_entry().coordination(*this); }
   bool in_step() const { return coordination().in_step; }
   bool asynchronous() const { return !in_step(); }
+  // Of worker `worker`, counted through all processes.
+  Device DeviceOf(int worker) const;
   // For folders: "CartPole-v1-ppo-seed1".
   std::string Name() const;
   // Of all processes; of an elastic run, of this one.

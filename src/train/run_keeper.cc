@@ -13,9 +13,10 @@ namespace {
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
   return fmt::format(
-      "{} on {}: {} {} {} store {}, {} parameters, {} of memory for experience", run.algo, run.env_identity(),
-      run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
+      "{} on {}: {} {} {} store {},{} {} parameters, {} of memory for experience", run.algo,
+      run.env_identity(), run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
       run.in_step() ? "in step," : "asynchronous,", run.store,
+      run.DeviceOf(0).by_torch() ? fmt::format(" device {},", run.device) : "",
       FormatCount(static_cast<double>(network.param_count())), FormatBytes(settings.ExperienceBytes()));
 }
 
@@ -45,7 +46,8 @@ void RunKeeper::Open(const RunProgress& progress) {
   if (folder_ != nullptr) {
     log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
     log_->printer().Note(Opening(settings_, network_));
-    for (const std::string& line : {opening_line_, DescribeLosses(settings_.env())}) {
+    opening_lines_.push_back(DescribeLosses(settings_.env()));
+    for (const std::string& line : opening_lines_) {
       if (!line.empty()) log_->printer().Note(line);
     }
   }

@@ -26,7 +26,7 @@ class RunKeeper {
   // The run goes on from a checkpoint with this progress. Throws Error.
   void GoOn(RunProgress& progress);
   // A line for people, to be printed when the worker comes to lead; empty: none.
-  void SayWhenOpened(std::string line) { opening_line_ = std::move(line); }
+  void SayWhenOpened(std::string line) { opening_lines_.push_back(std::move(line)); }
   // Training begins here: what steps per second and the time to the next checkpoint count from.
   void Begin(std::int64_t steps);
   // The worker leads from now on. The folder changes only here. Throws Error.
@@ -58,7 +58,7 @@ class RunKeeper {
   const TrainOptions& options_;
   std::int64_t first_step_ = 0;  // of this process
   double last_checkpoint_s_ = 0;
-  std::string opening_line_;
+  std::vector<std::string> opening_lines_;
   BestPolicy best_;
   bool opened_ = false;          // this worker leads, or has led
   std::unique_ptr<RunLog> log_;  // then, if there is a folder

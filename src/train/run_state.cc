@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/text.h"
 #include "trireme/metrics/progress.h"
 
 namespace trireme {
@@ -30,6 +31,7 @@ constexpr const char* kEvalCutOff = "progress/eval_cut_off";
 constexpr const char* kEvalPending = "progress/eval_pending";
 constexpr const char* kPendingValues = "progress/pending_values";
 constexpr const char* kPartial = "run/partial";                   // without the experience of its workers
+constexpr const char* kDevice = "run/device";                     // where it was not the default
 constexpr const char* kWithoutEpisodes = "run/without_episodes";  // of an environment that cannot be saved
 
 // The names, a line each, and the values.
@@ -140,6 +142,18 @@ std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_
   return "?";
 }
 
+std::string DeviceOf(const StateReader& checkpoint) {
+  return checkpoint.Has(kDevice) ? checkpoint.GetText(kDevice) : RunConfig().device;
+}
+
+std::string DescribeOtherDevice(const std::string& before, const std::string& now) {
+  if (before == now) return "";
+  return fmt::format(
+      "goes on with device {} after {}: rounding differs, so the result is not, bit for bit, that of one "
+      "device",
+      now, Printable(before));
+}
+
 std::string DescribeLosses(const EnvEntry& env) {
   std::string text;
   if (!env.facts.snapshots) {
@@ -190,6 +204,7 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
   if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
   if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
+  if (run.device != RunConfig().device) out.PutText(kDevice, run.device);
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   if (progress.eval_cut_off > 0) out.PutValue<std::int32_t>(kEvalCutOff, progress.eval_cut_off);

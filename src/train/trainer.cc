@@ -12,6 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/group_of_one.h"
+#include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
@@ -43,6 +44,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.env_note = settings.env().spec.note;
   facts.algo = run.algo;
   facts.store = run.store;
+  facts.device = run.device;
   facts.workers = run.total_workers();
   facts.seed = run.seed;
   facts.steps = progress.steps;
@@ -99,6 +101,7 @@ struct Ended {
 
 Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const TrainOptions& options,
                  std::optional<StateReader> checkpoint) {
+  RequireDevices(ParseDevices(settings.run.device));
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
@@ -223,6 +226,7 @@ std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder
     facts.env_last_failure = failures.last;
     facts.env_warning = failures.warning;
   }
+  facts.device = Device().name();  // of TrainedPolicy
   facts.eval_episodes = episodes;
   facts.which = policy.which() == Which::kBest ? "best" : "last";
   return facts;

@@ -20,6 +20,11 @@ std::uint64_t SeedOfLateStart(std::uint64_t seed, std::int64_t steps) {
   return std::uint64_t{bits[0]} << 32 | bits[1];
 }
 
+// Among all workers: of this process.
+int FirstWorkerOf(const TrainOptions& options, const RunConfig& run) {
+  return options.processes == nullptr ? 0 : options.processes->rank() * run.workers;
+}
+
 }  // namespace
 
 Worker::Worker(const RunContext& context, Topology& topology, int thread,
@@ -31,7 +36,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       options_(context.options),
       topology_(topology),
       links_(topology.Connect(thread)),
-      executor_(links_->MakeExecutor(network_)),
+      executor_(links_->MakeExecutor(network_, run_.DeviceOf(FirstWorkerOf(options_, run_) + thread))),
       ledger_(*links_, options_, settings_.env().processes.get()),
       evaluator_(settings_.env(), run_.EvaluationOf(run_.seed, run_.eval_episodes)),
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
@@ -57,6 +62,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   progress_.AimAt(run_.target);
   const Resumed resumed = Enter(checkpoint);
   keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
+  if (checkpoint) keeper_.SayWhenOpened(DescribeOtherDevice(DeviceOf(*checkpoint), run_.device));
 }
 
 // What errors call the place of the checkpoint.

@@ -27,7 +27,7 @@ using ExecutorMaker = std::function<std::unique_ptr<Executor>(const Network&)>;
 // What is special about links.
 struct Special {
   std::size_t most_state = std::numeric_limits<std::size_t>::max();
-  ExecutorMaker make_executor = trireme::MakeExecutor;
+  ExecutorMaker make_executor = [](const Network& network) { return trireme::MakeExecutor(network); };
   bool groups_of_one = false;  // each worker makes updates of its own
 };
 
@@ -48,7 +48,7 @@ class SpecialLinks final : public ClosedInStepLinks {
   ParameterStore& store() override { return *store_; }
   std::vector<ProcessLink> links() override { return {}; }
   std::size_t most_state() const override { return special_.most_state; }
-  std::unique_ptr<Executor> MakeExecutor(const Network& network) override {
+  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device&) override {
     return special_.make_executor(network);
   }
   int rank() const override { return thread(); }

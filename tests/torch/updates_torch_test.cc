@@ -53,17 +53,16 @@ double Norm(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum);
 }
 
-// How far parameters by libtorch are from those by the fused executor, relative to what training has changed.
+// How far parameters by libtorch are from those by the fused executor, relative to what training has changed, which is
+// little of what they are.
 double Apart(const RunCase& c, int iterations) {
   const AlgorithmRun fused(c.algo, c.env, c.assignments);
   const AlgorithmRun torch(c.algo, c.env, c.assignments, Computed::kByTorch);
   const std::vector<float> expected = fused.Iterate(1, 0, iterations).params;
   const double moved = Norm(expected, fused.initial());
   EXPECT_GT(moved, 0);
-  std::vector<float> zero(expected.size());
   const double apart = Norm(torch.Iterate(1, 0, iterations).params, expected);
-  std::printf("%-14s %d iterations: apart %.2e of the parameters, %.2e of the change\n", c.name, iterations,
-              apart / Norm(expected, zero), apart / moved);
+  EXPECT_GT(apart, 0) << "the same bits: both were computed by the same executor";
   return apart / moved;
 }
 
@@ -73,7 +72,7 @@ TEST_P(OneUpdateTorchTest, AgreesWithTheFusedExecutor) { EXPECT_LT(Apart(GetPara
 
 class SeveralTorchTest : public testing::TestWithParam<RunCase> {};
 INSTANTIATE_TEST_SUITE_P(Cases, SeveralTorchTest, testing::ValuesIn(kSeveral), NameOfCase);
-TEST_P(SeveralTorchTest, IterationsAgreeWithTheFusedExecutor) { EXPECT_LT(Apart(GetParam(), 4), 1e-3); }
+TEST_P(SeveralTorchTest, IterationsAgreeWithTheFusedExecutor) { EXPECT_LT(Apart(GetParam(), 4), 1e-5); }
 
 TEST_P(SeveralTorchTest, SameSeedGivesTheSameBitsForAnyNumberOfWorkers) {
   const RunCase& c = GetParam();
