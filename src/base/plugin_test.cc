@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "trireme/base/error.h"
 
@@ -62,6 +65,40 @@ TEST_F(Plugin, SymbolsAreFoundByName) {
   EXPECT_EQ(twice(21), 42);
   const std::string message = MessageOf([&] { PluginSymbol(library, "TriremeTestThrice", "tests"); });
   EXPECT_NE(message.find("another version"), std::string::npos) << message;
+}
+
+TEST_F(Plugin, TheErrorSaysHowToGetIt) {
+  const std::string message =
+      MessageOf([] { PluginSymbol("libtrireme_none.so", "Make", "nothing", "`make nothing` builds it"); });
+  EXPECT_NE(message.find("`make nothing` builds it; or set TRIREME_PLUGINS"), std::string::npos) << message;
+}
+
+TEST_F(Plugin, WhatALibraryNeedsIsReadWithoutLoadingIt) {
+  const std::vector<std::string> needed = NeededLibraries(TRIREME_TEST_PLUGIN);
+  const auto needs = [&](const std::string& name) {
+    return std::ranges::any_of(needed, [&](const std::string& each) { return each.starts_with(name); });
+  };
+  EXPECT_TRUE(needs("libfmt.so"));
+  EXPECT_TRUE(needs("libc.so"));
+  EXPECT_FALSE(needs("libtorch"));
+}
+
+// Whatever the file holds: a piece of a library is no reason to read beyond its end.
+TEST_F(Plugin, WhatIsNoLibraryNeedsNothing) {
+  const fs::path file = folder_ / "piece.so";
+  std::ifstream in(TRIREME_TEST_PLUGIN, std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  for (const std::size_t size : {0, 3, 63, 64, 100, 500}) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
+    const std::string message = MessageOf([&] { NeededLibraries(file); });
+    EXPECT_NE(message.find("is not a library that can be loaded"), std::string::npos)
+        << size << ": " << message;
+  }
+  std::string other = whole;
+  other[0] = 'x';
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << other;
+  EXPECT_NE(MessageOf([&] { NeededLibraries(file); }).find("for this machine"), std::string::npos);
+  EXPECT_NE(MessageOf([&] { NeededLibraries(folder_ / "none.so"); }).find("none.so"), std::string::npos);
 }
 
 TEST_F(Plugin, AnErrorThrownInALibraryIsCaughtOutside) {

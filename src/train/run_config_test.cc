@@ -7,6 +7,7 @@
 #include <bit>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "trireme/base/system.h"
@@ -129,6 +130,27 @@ TEST(RunSettings, WorkersMustDivideShards) {
         << message;
   }
   EXPECT_EQ(Refusal({"workers=16", "shards=16", "envs=64"}), "");
+}
+
+// However few processors there are. None of them need be in this machine: whoever trains looks.
+TEST(RunSettings, EachDeviceHasAWorker) {
+  for (const auto& [device, processors, workers] :
+       {std::tuple("fused", 1, 1), {"cuda", 2, 2}, {"cuda:0,cuda:1", 1, 2}, {"cuda:2,cuda:1,cuda:0", 1, 4}}) {
+    RunSettings settings("CartPole-v1", "ppo");
+    settings.fields.Set("device", device, "test");
+    settings.Resolve(1, processors);
+    EXPECT_EQ(settings.run.workers, workers) << device;
+  }
+  EXPECT_TRUE(Mentions(Refusal({"device=cuda:0,cuda:1", "workers=1"}), "2 devices for 1 worker"));
+  EXPECT_EQ(Refusal({"device=cuda:0,cuda:1", "workers=2"}), "");
+}
+
+TEST(RunSettings, WorkersTakeDevicesInTurn) {
+  const auto settings = Resolved({"device=cuda:2,cuda", "workers=4"});
+  EXPECT_EQ(settings->run.device, "cuda:2,cuda:0");
+  const char* const names[] = {"cuda:2", "cuda:0", "cuda:2", "cuda:0"};
+  for (int worker = 0; worker < 4; ++worker) EXPECT_EQ(settings->run.DeviceOf(worker).name(), names[worker]);
+  EXPECT_EQ(Resolved({})->run.DeviceOf(3), Device());
 }
 
 TEST(RunSettings, ShardsMustBeAPowerOfTwo) {

@@ -21,7 +21,7 @@ TEST_F(InfoTest, TrainingNeedsNoEnvironmentVariables) {
 TEST_F(InfoTest, HelpNamesEverySubcommandAndEachHasItsOwn) {
   const Outcome all = RunTrireme({"--help"});
   EXPECT_EQ(all.code, 0);
-  for (const std::string command : {"train", "eval", "envs", "algos"}) {
+  for (const std::string command : {"train", "eval", "envs", "algos", "devices"}) {
     EXPECT_NE(all.out.find("\n  " + command), std::string::npos) << command;
     const Outcome own = RunTrireme({command, "--help"});
     EXPECT_EQ(own.code, 0) << command;
@@ -33,7 +33,7 @@ TEST_F(InfoTest, HelpNamesEverySubcommandAndEachHasItsOwn) {
 TEST_F(InfoTest, TrainHelpNamesEveryFlagOfTheContract) {
   const std::string help = RunTrireme({"train", "--help"}).out;
   for (const char* flag :
-       {"--env", "--env-arg", "--env-hosts", "--env-timeout", "--algo", "--workers", "--store", "--steps",
+       {"--env", "--env-arg", "--env-hosts", "--env-timeout", "--algo", "--workers", "--store", "--device", "--steps",
         "--target", "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
   }
