@@ -79,7 +79,7 @@ TEST_F(Plugin, WhatALibraryNeedsIsReadWithoutLoadingIt) {
     return std::ranges::any_of(needed, [&](const std::string& each) { return each.starts_with(name); });
   };
   EXPECT_TRUE(needs("libfmt.so"));
-  EXPECT_TRUE(needs("libc.so"));
+  EXPECT_TRUE(needs("libstdc++.so"));
   EXPECT_FALSE(needs("libtorch"));
 }
 
