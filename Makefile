@@ -2,7 +2,7 @@
 BUILD := build
 DEMO := runs/demo
 
-.PHONY: demo all python deb test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
+.PHONY: demo all torch python deb test fast build chaos fuzz bench bench-peers bench-presets asan-ubsan tsan format tidy clean
 
 demo:
 	scripts/setup demo
@@ -18,6 +18,14 @@ all:
 	scripts/setup all
 	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF)
 	cmake --build $(BUILD) --target trireme trireme_library least_squares
+
+# The executor by libtorch, for --device (docs/devices.md): Debian's libtorch, or the one in a folder, LIBTORCH=/opt/libtorch.
+LIBTORCH ?=
+torch:
+	scripts/setup $(if $(LIBTORCH),demo,torch)
+	cmake --preset release $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DTRIREME_TESTS=OFF) -DTRIREME_LIBTORCH=$(abspath $(LIBTORCH))
+	cmake --build $(BUILD) --target trireme trireme_torch
+	$(BUILD)/trireme devices
 
 # A virtual environment with Gymnasium, for environments gym:NAME; needs PyPI.
 python:

@@ -2,7 +2,7 @@
 #
 #   bin/trireme                              the program, which needs nothing of the rest but, for servers, MPI and MP4, the plug-ins
 #   lib/libtrireme.so.<version>              all folders of src/ but cli and plan
-#   lib/trireme/libtrireme_{grpc,mpi_*,ffmpeg}.so plug-ins (base/plugin.h)
+#   lib/trireme/libtrireme_{grpc,mpi_*,ffmpeg,torch}.so plug-ins (base/plugin.h), as far as they were built
 #   lib/cmake/Trireme, lib/pkgconfig         find_package(Trireme), pkg-config
 #   include/trireme/<folder>/<file>.h
 #   include/trireme/env_plugin.h             all that a plug-in with environments needs
@@ -32,6 +32,11 @@ foreach(plugin grpc ffmpeg ${TRIREME_MPIS})
   endif()
 endforeach()
 
+# Not with the others: what it needs is large, and no package has it.
+if(TARGET trireme_torch)
+  install(TARGETS trireme_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme COMPONENT torch OPTIONAL)
+endif()
+
 # The folders on their own, for the Python module (python/CMakeLists.txt), which is linked with what was built here.
 list(TRANSFORM folders PREPEND trireme_ OUTPUT_VARIABLE archives)
 export(TARGETS ${archives} FILE ${PROJECT_BINARY_DIR}/TriremeFolders.cmake)
@@ -40,7 +45,7 @@ export(TARGETS ${archives} FILE ${PROJECT_BINARY_DIR}/TriremeFolders.cmake)
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi|ffmpeg)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi|ffmpeg|nn/torch)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 install(FILES ${PROJECT_SOURCE_DIR}/src/env_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development)

@@ -84,7 +84,8 @@ class Scripts(InScratch):
     def test_mistakes_are_named(self):
         refuse(self, "no argument n_stesp. Did you mean n_steps", PPO, "MlpPolicy", "CartPole-v1", n_stesp=4)
         refuse(self, "MlpPolicy", PPO, "CnnPolicy", "CartPole-v1")
-        refuse(self, "device", PPO, "MlpPolicy", "CartPole-v1", device="cuda")
+        refuse(self, "device='tpu'", PPO, "MlpPolicy", "CartPole-v1", device="tpu")
+        refuse(self, "'cuda:x' is no device", PPO("MlpPolicy", "CartPole-v1", device="cuda:x").learn, 512)
         refuse(self, "learning_rate_schedule", PPO, "MlpPolicy", "CartPole-v1", learning_rate=lambda left: left)
         refuse(self, "net_arch", PPO, "MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": dict(pi=[8], vf=[9])})
         refuse(self, "features_extractor_class", PPO, "MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": 1})

@@ -94,8 +94,11 @@ class _Model:
         return f"{type(self).__name__}: there is no argument {key}.{hint} docs/settings.md lists all settings"
 
     def _translate_common(self, arguments: dict[str, Any], translated: dict[str, Any]) -> None:
-        if arguments.get("device", "auto") not in ("auto", "cpu"):
-            raise Error(f"device={arguments['device']!r}: everything runs on the processor: device='cpu'")
+        device = str(arguments.get("device", "auto"))
+        if device.startswith("cuda"):
+            translated["device"] = device
+        elif device not in ("auto", "cpu"):  # both are the fused executor, which is faster than libtorch there
+            raise Error(f"device={device!r}: there are cpu, cuda and cuda:1; trireme.train takes all that trireme devices lists")
         if arguments.get("use_sde"):
             raise Error("use_sde: state-dependent exploration is not there: leave it out")
         if arguments.get("tensorboard_log") is not None:

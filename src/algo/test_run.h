@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,6 +53,12 @@ inline bool Mentions(const std::string& message, const std::string& part) {
   return message.find(part) != std::string::npos;
 }
 
+// What the executor by libtorch is tested on: the processor, unless TRIREME_TEST_DEVICE names another device.
+inline Device TorchDevice() {
+  const char* chosen = std::getenv("TRIREME_TEST_DEVICE");
+  return ParseDevices(chosen == nullptr ? "cpu" : chosen)[0];
+}
+
 class AlgorithmRun {
  public:
   static constexpr int kShards = 8;
@@ -68,8 +75,7 @@ class AlgorithmRun {
       : env_(env),
         settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
-        executor_(MakeExecutor(
-            network_, {.kind = computed == Computed::kByTorch ? Device::Kind::kCpu : Device::Kind::kFused})),
+        executor_(MakeExecutor(network_, computed == Computed::kByTorch ? TorchDevice() : Device())),
         copying_(*executor_),
         computed_(computed),
         initial_(network_.param_count()) {

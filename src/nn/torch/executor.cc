@@ -19,8 +19,9 @@ namespace {
 constexpr at::ScalarType kElement = at::kFloat;
 
 // Each worker is a thread and there are as many as processors, so libtorch and the BLAS behind it start none of their
-// own. That also fixes the order of additions.
-void OneThread() {
+// own. That also fixes the order of additions. Devices multiply what they are given, and not only its first bits.
+void OneThreadInFull() {
+  at::globalContext().setAllowTF32CuBLAS(false);
   at::set_num_threads(1);
   using SetThreads = void (*)(int);
   if (void* openblas = dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) {
@@ -197,7 +198,7 @@ class TorchExecutor final : public Executor {
  public:
   TorchExecutor(const Network& network, const Device& device)
       : network_(network), place_(PlaceOf(device)), pass_size_(PassSize(network.spec(), place_)) {
-    OneThread();
+    OneThreadInFull();
   }
 
   const Network& network() const override { return network_; }

@@ -4,7 +4,7 @@
 // copies inputs there and outputs back; Backward copies the gradient back, in one piece, and adds it to the host's. On
 // the processor nothing is copied that need not be.
 //
-// Same calls give the same bits on the processor: everything runs in the calling thread (OneThread). What libtorch
+// Same calls give the same bits on the processor: everything runs in the calling thread (OneThreadInFull). What libtorch
 // cannot do, as when the memory of a device is full, is an Error.
 #pragma once
 
