@@ -43,7 +43,7 @@ double RelativeDifference(std::span<const float> found, std::span<const float> e
   return difference / scale;
 }
 
-TEST(TorchExecutorTest, WideTowersAreThoseOfTheFusedExecutor) {
+TEST(TorchExecutorTest, WideTowersAreThoseOfTheDefault) {
   for (const auto& [name, activation] : kActivationNames) {
     SCOPED_TRACE(name);
     const Network network(WideSpec(activation));

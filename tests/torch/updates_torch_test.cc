@@ -68,11 +68,11 @@ double Apart(const RunCase& c, int iterations) {
 
 class OneUpdateTorchTest : public testing::TestWithParam<RunCase> {};
 INSTANTIATE_TEST_SUITE_P(Cases, OneUpdateTorchTest, testing::ValuesIn(kOneUpdate), NameOfCase);
-TEST_P(OneUpdateTorchTest, AgreesWithTheFusedExecutor) { EXPECT_LT(Apart(GetParam(), 1), 1e-5); }
+TEST_P(OneUpdateTorchTest, AgreesWithTheDefault) { EXPECT_LT(Apart(GetParam(), 1), 1e-5); }
 
 class SeveralTorchTest : public testing::TestWithParam<RunCase> {};
 INSTANTIATE_TEST_SUITE_P(Cases, SeveralTorchTest, testing::ValuesIn(kSeveral), NameOfCase);
-TEST_P(SeveralTorchTest, IterationsAgreeWithTheFusedExecutor) { EXPECT_LT(Apart(GetParam(), 4), 1e-5); }
+TEST_P(SeveralTorchTest, IterationsAgreeWithTheDefault) { EXPECT_LT(Apart(GetParam(), 4), 1e-5); }
 
 TEST_P(SeveralTorchTest, SameSeedGivesTheSameBitsForAnyNumberOfWorkers) {
   const RunCase& c = GetParam();
