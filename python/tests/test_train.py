@@ -118,6 +118,7 @@ class Training(InScratch):
         self.refuse("Did you mean .CartPole-v1", "CartPole-v9")
         self.refuse("unknown setting 'horizn'.*horizon", "CartPole-v1", horizn=3)
         self.refuse("gamma: expected", "CartPole-v1", gamma=3)
+        self.refuse("'tpu' is no device", "CartPole-v1", device="tpu")
         self.refuse("hidden", "CartPole-v1", hidden={"a": 1})
         self.refuse("say which environment")
         self.refuse("an environment is a name", 5)
