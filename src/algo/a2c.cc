@@ -119,7 +119,7 @@ A2c::A2c(const A2cConfig& config, const WorkerContext& context)
       shards_(MakeShards<OnPolicyShard>(context, config.collect.envs, config.collect.horizon)),
       has_target_(config.target_tau > 0),
       target_(has_target_ ? context.executor.network().param_count() : 0),
-      steps_(context, kA2cStats),
+      steps_(context, *tape_, kA2cStats),
       advantage_sums_(2),
       d_outputs_(model_.MakeOutputGradients(context.executor.pass_size())) {
   if (has_target_) std::ranges::copy(context.store.params(), target_.begin());
@@ -143,8 +143,7 @@ void A2c::Iterate(double progress, MetricRow& row) {
   row.Set("value_loss", steps_.total(kA2cValueLoss) / samples);
   row.Set("entropy", steps_.total(kA2cEntropy) / samples);
   row.Set("learning_rate", update.learning_rate);
-  row.Set("grad_norm", steps_.norm_mean());
-  row.Set("updates", steps_.count());
+  steps_.Report(row);
 }
 
 void A2c::Round(const UpdateRule& update) {
@@ -241,10 +240,12 @@ void A2c::Explore(const ActionRequest& request) {
 
 void A2c::SaveCommon(StateWriter& out) const {
   if (has_target_) out.Put<float>("a2c/target", target_.span());
+  steps_.Save(out, "a2c/loss_scale");
 }
 
 void A2c::LoadCommon(const StateReader& in) {
   if (has_target_) in.Get<float>("a2c/target", target_.span());
+  steps_.Load(in, "a2c/loss_scale");
 }
 
 }  // namespace

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "trireme/algo/algorithm.h"
 #include "trireme/comm/shard_sum.h"
+#include "trireme/optim/loss_scale.h"
 #include "trireme/rollout/rollout.h"
 
 namespace trireme {
@@ -78,20 +82,26 @@ std::span<const double> SumOverShards(std::vector<Shard>& shards, ParameterStore
 
 // The gradient steps of an iteration. Each sums the gradients of all shards and hands them to the store;
 // statistics of the loss travel behind the gradient and come back as sums over all workers that took part.
+//
+// Where the executor is loss_scaled(), a step whose gradient is not finite is left out, and the tape goes on with a
+// smaller scale.
 class GradientSteps {
  public:
-  // `stats` is their number.
-  GradientSteps(const WorkerContext& context, std::size_t stats)
+  // `tape` is what gradients are computed with, and outlives it; `stats` is the number of statistics.
+  GradientSteps(const WorkerContext& context, Tape& tape, std::size_t stats)
       : store_(context.store),
+        tape_(tape),
         params_(context.executor.network().param_count()),
         sum_(params_ + stats),
-        totals_(stats) {}
+        totals_(stats) {
+    if (context.executor.loss_scaled()) SetScale(LossScale());
+  }
 
-  // A new iteration: count and means begin anew.
+  // A new iteration: counts and means begin anew.
   void Begin() {
     std::ranges::fill(totals_, 0.0);
     norm_sum_ = 0;
-    count_ = 0;
+    count_ = skipped_ = 0;
   }
 
   // One step, where add(shard, gradient, stats) adds what a shard has to both, zero at first. Returns the
@@ -104,27 +114,62 @@ class GradientSteps {
       sum_.Add();
     }
     const std::span<float> total = sum_.Total();
-    const double norm = store_.Push(total, rule);
-    CheckFinite(norm, "the gradient");
+    Count(store_.Push(total, rule));
     const std::span<const float> stats = total.subspan(params_);
     for (std::size_t i = 0; i < stats.size(); ++i) totals_[i] += stats[i];
-    norm_sum_ += norm;
-    ++count_;
     return stats;
   }
 
   // Over the steps of the iteration; the mean of none is NaN.
   int count() const { return count_; }
   double total(std::size_t stat) const { return totals_[stat]; }
-  double norm_mean() const { return norm_sum_ / count_; }
+  double norm_mean() const { return norm_sum_ / (count_ - skipped_); }
+  // "grad_norm" and "updates"; where losses are scaled "skipped_updates" and "loss_scale", too.
+  void Report(MetricRow& row) const {
+    row.Set("grad_norm", norm_mean());
+    row.Set("updates", count_);
+    if (!scale_) return;
+    row.Set("skipped_updates", skipped_);
+    row.Set("loss_scale", scale_->scale());
+  }
+
+  // What goes on in the next iteration: nothing, unless losses are scaled.
+  void Save(StateWriter& out, const std::string& scope) const {
+    if (scale_) scale_->Save(out, scope);
+  }
+  // A run that has computed in 32 bits before begins with the first scale. Throws Error.
+  void Load(const StateReader& in, const std::string& scope) {
+    if (!scale_ || !in.Has(scope + "/scale")) return;
+    LossScale loaded;
+    loaded.Load(in, scope);
+    SetScale(loaded);
+  }
 
  private:
+  void SetScale(const LossScale& scale) {
+    scale_ = scale;
+    tape_.SetLossScale(scale.scale());
+  }
+  void Count(double norm) {
+    ++count_;
+    const bool finite = std::isfinite(norm);
+    if (!scale_ || !scale_->Update(finite)) CheckFinite(norm, "the gradient");
+    if (scale_) tape_.SetLossScale(scale_->scale());
+    if (finite) {
+      norm_sum_ += norm;
+    } else {
+      ++skipped_;
+    }
+  }
+
   ParameterStore& store_;
+  Tape& tape_;
   std::size_t params_;
   ShardSum<float> sum_;
   std::vector<double> totals_;
+  std::optional<LossScale> scale_;
   double norm_sum_ = 0;
-  int count_ = 0;
+  int count_ = 0, skipped_ = 0;
 };
 
 }  // namespace trireme

@@ -13,6 +13,7 @@
 #include "trireme/algo/settings.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
+#include "trireme/nn/fused_executor.h"
 #include "trireme/nn/make_executor.h"
 
 namespace trireme {
@@ -45,6 +46,7 @@ class BlocksTest : public testing::Test {
   const Network network_{
       {.towers = {{.name = "t", .inputs = 4, .hidden = {3}, .outputs = 2}}, .free_vectors = {}}};
   const std::unique_ptr<Executor> executor_ = MakeExecutor(network_);
+  const std::unique_ptr<Tape> tape_ = executor_->MakeTape(1);
   ThreadGroup group_{1};
   ThreadCommunicator comm_{group_, 0};
   std::unique_ptr<ParameterStore> store_;
@@ -127,7 +129,7 @@ TEST_F(BlocksTest, ATapeHasRoomForAPassForAStepOfAShardAndForActing) {
 
 TEST_F(BlocksTest, AGradientStepMovesByTheSumAndCountsStatistics) {
   std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
-  GradientSteps steps(context(), 2);
+  GradientSteps steps(context(), *tape_, 2);
   const auto step = [&] {
     return steps.Step(shards, {.learning_rate = 0.25f},
                       [&](const Shard& shard, std::span<float> gradient, std::span<float> stats) {
@@ -156,13 +158,69 @@ TEST_F(BlocksTest, AGradientStepMovesByTheSumAndCountsStatistics) {
 
 TEST_F(BlocksTest, AGradientThatIsNotFiniteIsAnErrorAndMovesNothing) {
   std::vector<Shard> shards = MakeShards<Shard>(context(), 20, 1.5f);
-  GradientSteps steps(context(), 1);
+  GradientSteps steps(context(), *tape_, 1);
   EXPECT_THROW(steps.Step(shards, {.learning_rate = 0.25f},
                           [](const Shard&, std::span<float> gradient, std::span<float>) {
                             gradient[0] = std::numeric_limits<float>::infinity();
                           }),
                Error);
   EXPECT_TRUE(std::ranges::equal(store_->params(), Initial()));
+}
+
+// With gradients of fp16, one that is not finite costs an update and half the scale, until the scale is no excuse.
+TEST_F(BlocksTest, AScaledGradientThatIsNotFiniteIsLeftOut) {
+  const FusedExecutor executor(network_, Precision::kFp16);
+  struct Scales final : Tape {
+    void SetParams(std::span<const float>) override {}
+    std::span<const float> params() const override { return {}; }
+    void SetLossScale(float scale) override { last = scale; }
+    std::span<const float> Forward(std::size_t, const float*, int) override { return {}; }
+    void Backward(std::size_t, const float*, std::span<float>, float*) override {}
+    float last = 0;
+  } tape;
+  const WorkerContext plain = context();
+  const WorkerContext scaled{.env = env_,
+                             .executor = executor,
+                             .store = *store_,
+                             .seed = plain.seed,
+                             .shards = plain.shards,
+                             .first_shard = plain.first_shard,
+                             .own_shards = plain.own_shards};
+  std::vector<Shard> shards = MakeShards<Shard>(scaled, 20, 1.5f);
+  GradientSteps steps(scaled, tape, 1);
+  EXPECT_EQ(tape.last, LossScale::kFirst);
+  const auto step = [&](float value) {
+    steps.Step(shards, {.learning_rate = 0.25f},
+               [&](const Shard&, std::span<float> gradient, std::span<float> stats) {
+                 gradient[5] = value;
+                 stats[0] += 1;
+               });
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  steps.Begin();
+  step(infinity);
+  EXPECT_TRUE(std::ranges::equal(store_->params(), Initial()));
+  EXPECT_EQ(tape.last, LossScale::kFirst / 2);
+  step(1.0f);
+  EXPECT_EQ(store_->params()[5], 1.0f - 0.25f * 2);
+  MetricRow row;
+  steps.Report(row);
+  EXPECT_EQ(row.Get("updates"), 2);
+  EXPECT_EQ(row.Get("skipped_updates"), 1);
+  EXPECT_EQ(row.Get("loss_scale"), LossScale::kFirst / 2);
+  EXPECT_EQ(row.Get("grad_norm"), 2.0) << "of those that were made";
+
+  StateWriter writer;
+  steps.Save(writer, "s");
+  tape.last = 0;
+  GradientSteps other(scaled, tape, 1);
+  other.Load(StateReader(writer.Encode()), "s");
+  EXPECT_EQ(tape.last, LossScale::kFirst / 2);
+  other.Load(StateReader(StateWriter().Encode()), "s");  // of a run in 32 bits
+  EXPECT_EQ(tape.last, LossScale::kFirst / 2);
+
+  while (tape.last > LossScale::kLeast) step(infinity);
+  EXPECT_THROW(step(infinity), Error);
 }
 
 TEST(OnPolicyStats, StandardisationAndExplainedVariance) {

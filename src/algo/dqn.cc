@@ -166,7 +166,7 @@ Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
       shards_(MakeShards<OffPolicyShard>(context, config.collect.envs, config.collect.horizon, config.memory,
                                          config.gamma, context.shards)),
       target_(context.executor.network().param_count()),
-      steps_(context, kQStats),
+      steps_(context, *tape_, kQStats),
       batch_(config.batch / context.shards, context.env.spec),
       targets_(batch_.size()),
       d_outputs_(batch_.size() * head_.outputs()),
@@ -191,8 +191,7 @@ void Dqn::Iterate(double progress, MetricRow& row) {
   row.Set("q_loss", steps_.total(kQLoss) / samples);
   row.Set("q_value", steps_.total(kQValue) / samples);
   row.Set("td_error", steps_.total(kQError) / samples);
-  row.Set("grad_norm", steps_.norm_mean());
-  row.Set("updates", steps_.count());
+  steps_.Report(row);
   row.Set("epsilon", epsilon);
   row.Set("learning_rate", update.learning_rate);
 }
@@ -299,6 +298,7 @@ void Dqn::SaveCommon(StateWriter& out) const {
   out.PutValue("dqn/collected", collected_);
   out.PutValue("dqn/updates", updates_);
   out.Put<float>("dqn/target", target_.span());
+  steps_.Save(out, "dqn/loss_scale");
 }
 
 void Dqn::LoadCommon(const StateReader& in) {
@@ -306,6 +306,7 @@ void Dqn::LoadCommon(const StateReader& in) {
   updates_ = in.GetValue<std::uint64_t>("dqn/updates");
   in.Get<float>("dqn/target", target_.span());
   target_tape_->SetParams(target_.span());
+  steps_.Load(in, "dqn/loss_scale");
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       shards_(MakeShards<Shard>(context, config.collect.envs, config)),
       obs_normaliser_(context.env.spec.obs.size(), true, 10.0f),
       return_normaliser_(1, false, 10.0f),
-      steps_(context, kPpoStats),
+      steps_(context, *tape_, kPpoStats),
       obs_sums_(obs_normaliser_.sums_size()),
       return_sums_(return_normaliser_.sums_size()),
       statistics_(kOnPolicyStats + 2 * static_cast<std::size_t>(config.updates())),
@@ -265,8 +265,7 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("approx_kl", steps_.total(kApproxKl) / samples);
   row.Set("clip_fraction", steps_.total(kClipped) / samples);
   row.Set("learning_rate", learning_rate);
-  row.Set("grad_norm", steps_.norm_mean());
-  row.Set("updates", steps_.count());
+  steps_.Report(row);
 }
 
 // The gradient of one shard's part of mini-batch `part`, counted over all epochs, in passes.
@@ -333,6 +332,7 @@ void Ppo::SaveCommon(StateWriter& out) const {
   obs_normaliser_.Save(out, "ppo/obs_normaliser");
   return_normaliser_.Save(out, "ppo/return_normaliser");
   if (adaptive_rate_) adaptive_rate_->Save(out, "ppo/adaptive_rate");
+  steps_.Save(out, "ppo/loss_scale");
 }
 
 void Ppo::LoadCommon(const StateReader& in) {
@@ -340,6 +340,7 @@ void Ppo::LoadCommon(const StateReader& in) {
   obs_normaliser_.Load(in, "ppo/obs_normaliser");
   return_normaliser_.Load(in, "ppo/return_normaliser");
   if (adaptive_rate_) adaptive_rate_->Load(in, "ppo/adaptive_rate");
+  steps_.Load(in, "ppo/loss_scale");
 }
 
 }  // namespace

@@ -1,67 +1,24 @@
 // fp16 and bf16: each value by itself, rounded to nearest, ties to even. What is too large for the format
 // becomes its largest value, and the rest stays in the residual.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/half.h"
 #include "trireme/base/simd.h"
 #include "trireme/codec/codecs.h"
 
 namespace trireme {
 namespace {
 
-[[gnu::always_inline]] inline std::uint32_t BitsOf(float value) {
-  return std::bit_cast<std::uint32_t>(value);
-}
-[[gnu::always_inline]] inline float FloatOf(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-struct Fp16 {
-  static constexpr const char* kName = "fp16";
-  static constexpr std::uint32_t kRebias = 112u << 23;          // from an exponent of 15 to one of 127
-  static constexpr std::uint32_t kSmallestNormal = 113u << 23;  // 2^-14
-  static constexpr std::uint32_t kLargest = 0x477FE000;         // 65504
-  static constexpr std::uint16_t kNotFinite = 0x7C00;           // exponents of infinities and NaNs
-
-  // Below the normal numbers all are multiples of 2^-24: an addition of 1/2 rounds to these.
-  TRIREME_INLINE std::uint16_t To(float value) {
-    const std::uint32_t bits = BitsOf(value), sign = bits & 0x80000000;
-    std::uint32_t size = bits ^ sign;
-    size = size > kLargest ? kLargest : size;
-    const std::uint32_t normal = (size - kRebias + 0xFFF + ((size >> 13) & 1)) >> 13;
-    const std::uint32_t small = BitsOf(FloatOf(size) + 0.5f) - BitsOf(0.5f);
-    return static_cast<std::uint16_t>((size < kSmallestNormal ? small : normal) | (sign >> 16));
-  }
-  TRIREME_INLINE float From(std::uint16_t half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16, size = half & 0x7FFF;
-    const float small = static_cast<float>(static_cast<std::int32_t>(size)) * 0x1p-24f;
-    const std::uint32_t normal = (size << 13) + kRebias;
-    return FloatOf((size < 0x400 ? BitsOf(small) : normal) | sign);
-  }
-};
-
-struct Bf16 {
-  static constexpr const char* kName = "bf16";
-  static constexpr std::uint32_t kLargest = 0x7F7F0000;
-  static constexpr std::uint16_t kNotFinite = 0x7F80;
-
-  TRIREME_INLINE std::uint16_t To(float value) {
-    const std::uint32_t bits = BitsOf(value), sign = bits & 0x80000000;
-    std::uint32_t size = bits ^ sign;
-    size = size > kLargest ? kLargest : size;
-    return static_cast<std::uint16_t>(((size + 0x7FFF + ((size >> 16) & 1)) | sign) >> 16);
-  }
-  TRIREME_INLINE float From(std::uint16_t half) { return FloatOf(static_cast<std::uint32_t>(half) << 16); }
-};
-
 template <class Format>
 struct EncodeKernel {
   TRIREME_INLINE void Run(const float* values, float* residual, std::uint16_t* out, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       const float sum = values[i] + residual[i];
-      out[i] = Format::To(sum);
-      residual[i] = sum - Format::From(out[i]);
+      out[i] = Format::ToFinite(sum);
+      residual[i] = sum - Format::FromFinite(out[i]);
     }
   }
 };
@@ -74,7 +31,7 @@ struct DecodeKernel {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint16_t exponent = in[i] & Format::kNotFinite;
       most = exponent > most ? exponent : most;
-      values[i] = Format::From(in[i]);
+      values[i] = Format::FromFinite(in[i]);
     }
     return most < Format::kNotFinite;
   }

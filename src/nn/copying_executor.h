@@ -24,6 +24,7 @@ class CopyingTape final : public Tape {
     for (Track& track : tracks_) std::ranges::fill(track.outputs, std::numeric_limits<float>::quiet_NaN());
   }
   std::span<const float> params() const override { return params_; }
+  void SetLossScale(float scale) override { inner_->SetLossScale(scale); }
 
   std::span<const float> Forward(std::size_t tower, const float* x, int n) override {
     Track& track = tracks_[tower];
@@ -56,6 +57,7 @@ class CopyingExecutor final : public Executor {
 
   const Network& network() const override { return inner_.network(); }
   int pass_size() const override { return inner_.pass_size(); }
+  bool loss_scaled() const override { return inner_.loss_scaled(); }
   std::unique_ptr<Tape> MakeTape(int capacity) const override {
     return std::make_unique<CopyingTape>(inner_.network(), inner_.MakeTape(capacity));
   }

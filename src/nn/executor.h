@@ -34,6 +34,9 @@ class Tape {
   // are, and as they are, until the next call.
   virtual void SetParams(std::span<const float> params) = 0;
   virtual std::span<const float> params() const = 0;
+  // Of executors that are loss_scaled(): what gradients between layers are multiplied with while they are in 16
+  // bits, a power of two, 1 at first. What Backward gives is not scaled; it is not finite if the scale was too large.
+  virtual void SetLossScale(float /*scale*/) {}
 
   // x: [n, inputs of the tower], n <= capacity. Returns its outputs, [n, outputs], valid until the tower's
   // next Forward or the next SetParams.
@@ -52,6 +55,8 @@ class Executor {
   virtual const Network& network() const = 0;
   // Samples that are best computed together: larger batches go through in passes of this many.
   virtual int pass_size() const = 0;
+  // Whether gradients may come out as not finite because a tape's loss scale is too large.
+  virtual bool loss_scaled() const { return false; }
   virtual std::unique_ptr<Tape> MakeTape(int capacity) const = 0;
 };
 

@@ -88,10 +88,12 @@ void ExpectNear(const std::vector<float>& found, const Expected& expected, doubl
 }
 
 // Outputs are those of the formulas; gradients, of parameters and of inputs, are the finite differences of
-// the formulas in double.
-inline void CheckFiniteDifferences(const ExecutorFactory& make) {
-  for (const Activation activation :
-       {Activation::kTanh, Activation::kRelu, Activation::kElu, Activation::kSilu}) {
+// the formulas in double. The tolerance is for executors that round to fewer bits.
+inline void CheckFiniteDifferences(const ExecutorFactory& make, double tolerance = 1e-5,
+                                   const std::vector<Activation>& activations = {
+                                       Activation::kTanh, Activation::kRelu, Activation::kElu,
+                                       Activation::kSilu}) {
+  for (const Activation activation : activations) {
     for (std::size_t t = 0; t < 2; ++t) {
       constexpr int kSamples = 5;
       SCOPED_TRACE(testing::Message() << "activation " << static_cast<int>(activation) << " tower " << t);
@@ -125,9 +127,9 @@ inline void CheckFiniteDifferences(const ExecutorFactory& make) {
       for (double& value : x) dx.push_back(slope(value));
 
       const PassResults found = RunOnNewTape(problem, t, kSamples);
-      ExpectNear(found.outputs, outputs(), 1e-5, "output");
-      ExpectNear(found.gradient, gradient, 1e-5, "gradient of parameter");
-      ExpectNear(found.dx, dx, 1e-5, "gradient of input");
+      ExpectNear(found.outputs, outputs(), tolerance, "output");
+      ExpectNear(found.gradient, gradient, tolerance, "gradient of parameter");
+      ExpectNear(found.dx, dx, tolerance, "gradient of input");
     }
   }
 }

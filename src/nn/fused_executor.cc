@@ -19,33 +19,44 @@ int PassSize(const NetworkSpec& spec) {
 
 class FusedTape final : public Tape {
  public:
-  FusedTape(const std::vector<Tower>& towers, int capacity) {
-    for (const Tower& tower : towers) tracks_.push_back({.tower = tower, .workspace = {tower, capacity}});
+  FusedTape(const std::vector<Tower>& towers, Precision precision, int capacity)
+      : precision_(precision), rounded_(precision == Precision::kFp32 ? 0 : towers.back().end()) {
+    for (const Tower& tower : towers) {
+      tracks_.push_back({.tower = tower, .workspace = {tower, capacity, precision}});
+    }
   }
 
   void SetParams(std::span<const float> params) override {
     params_ = params;
+    weights_ = params.data();
+    if (precision_ != Precision::kFp32) {
+      RoundTo(precision_, params.data(), rounded_.data(), rounded_.size());
+      weights_ = rounded_.data();
+    }
     for (Track& track : tracks_) {
       track.n = 0;
       track.prepared = false;
     }
   }
   std::span<const float> params() const override { return params_; }
+  void SetLossScale(float scale) override {
+    for (Track& track : tracks_) track.workspace.SetLossScale(scale);
+  }
 
   std::span<const float> Forward(std::size_t tower, const float* x, int n) override {
     Track& track = tracks_[tower];
     track.x = x;
     track.n = n;
-    track.tower.Forward(params_.data(), x, n, track.workspace);
+    track.tower.Forward(weights_, x, n, track.workspace);
     return track.workspace.out().first(static_cast<std::size_t>(n) * track.tower.spec().outputs);
   }
 
   void Backward(std::size_t tower, const float* d_outputs, std::span<float> gradient, float* d_x) override {
     Track& track = tracks_[tower];
     TRIREME_CHECK(track.n > 0);
-    if (!track.prepared) track.tower.PrepareBackward(params_.data(), track.workspace);
+    if (!track.prepared) track.tower.PrepareBackward(weights_, track.workspace);
     track.prepared = true;
-    track.tower.Backward(params_.data(), track.x, d_outputs, track.n, track.workspace, gradient.data(), d_x);
+    track.tower.Backward(weights_, track.x, d_outputs, track.n, track.workspace, gradient.data(), d_x);
   }
 
  private:
@@ -58,22 +69,25 @@ class FusedTape final : public Tape {
     bool prepared = false;  // for Backward with these parameters
   };
 
+  Precision precision_;
   std::span<const float> params_;
+  AlignedBuffer<float> rounded_;    // the towers' weights in use, with 16 bits
+  const float* weights_ = nullptr;  // those in use
   std::vector<Track> tracks_;
 };
 
 }  // namespace
 
 // Towers come first in a network's layout, in order, so their tensors lie where the network has them.
-FusedExecutor::FusedExecutor(const Network& network)
-    : network_(network), pass_size_(PassSize(network.spec())) {
+FusedExecutor::FusedExecutor(const Network& network, Precision precision)
+    : network_(network), precision_(precision), pass_size_(PassSize(network.spec())) {
   ParamLayout layout;
   for (const TowerSpec& spec : network.spec().towers) towers_.emplace_back(spec, layout);
   TRIREME_CHECK(layout.size() <= network.param_count());
 }
 
 std::unique_ptr<Tape> FusedExecutor::MakeTape(int capacity) const {
-  return std::make_unique<FusedTape>(towers_, capacity);
+  return std::make_unique<FusedTape>(towers_, precision_, capacity);
 }
 
 }  // namespace trireme

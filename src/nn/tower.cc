@@ -33,13 +33,16 @@ Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
   end_ = layout.size();
 }
 
-TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity)
-    : capacity_(capacity), out_(static_cast<std::size_t>(capacity) * tower.head_.outputs) {
+TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity, Precision precision)
+    : capacity_(capacity),
+      precision_(precision),
+      out_(static_cast<std::size_t>(capacity) * tower.head_.outputs) {
   std::size_t widest = 0;
   for (const Tower::Layer& layer : tower.hidden_) {
-    const std::size_t floats = static_cast<std::size_t>(capacity) * layer.ld;
-    y_.emplace_back(floats);
-    slope_.emplace_back(NeedsSlope(tower.spec_.activation) ? floats : 0);
+    y_.emplace_back(precision, capacity, Tower::kChunk, layer.ld);
+    if (NeedsSlope(tower.spec_.activation)) {
+      slope_.emplace_back(precision, capacity, Tower::kChunk, layer.ld);
+    }
     transposed_.emplace_back(static_cast<std::size_t>(layer.inputs) * layer.outputs);
     widest = std::max<std::size_t>(widest, layer.ld);
   }
@@ -77,6 +80,7 @@ void Tower::MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const {
 
 void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const {
   TRIREME_CHECK(n <= workspace.capacity_);
+  const bool slopes = !workspace.slope_.empty();
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.forward_);
@@ -84,12 +88,13 @@ void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& 
     Rows rows;
     for (std::size_t l = 0; l < hidden_.size(); ++l) {
       const Layer& layer = hidden_[l];
-      const std::size_t at = static_cast<std::size_t>(first) * layer.ld;
-      float* y = workspace.y_[l].data() + at;
-      float* slope = workspace.slope_[l].size() > 0 ? workspace.slope_[l].data() + at : nullptr;
+      float* y = workspace.y_[l].Write(first);
+      float* slope = slopes ? workspace.slope_[l].Write(first) : nullptr;
       rows = {count, layer.outputs, layer.ld};
       plan.y[l](params + layer.weight, in, y);
       BiasActivate(spec_.activation, rows, params + layer.bias, y, slope);
+      workspace.y_[l].Keep(rows, first);
+      if (slopes) workspace.slope_[l].Keep(rows, first);
       in = y;
     }
     HeadForward(rows, in, head_.outputs, params + head_.weight, params + head_.bias,
@@ -120,27 +125,32 @@ void Tower::Backward(const float* params, const float* x, const float* dout, int
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.backward_);
-    const auto y_of = [&](std::size_t l) {
-      return workspace.y_[l].data() + static_cast<std::size_t>(first) * hidden_[l].ld;
+    // What Forward has left at a layer.
+    struct Kept {
+      Rows rows;
+      const float *y, *slope;
     };
-    const auto slope_of = [&](std::size_t l) {
-      return workspace.slope_[l].size() > 0
-                 ? workspace.slope_[l].data() + static_cast<std::size_t>(first) * hidden_[l].ld
-                 : nullptr;
+    const auto kept = [&](std::size_t l) -> Kept {
+      const Rows rows{count, hidden_[l].outputs, hidden_[l].ld};
+      return {rows, workspace.y_[l].Read(rows, first),
+              workspace.slope_.empty() ? nullptr : workspace.slope_[l].Read(rows, first)};
     };
 
     std::size_t l = hidden_.size() - 1;
     float* dz = workspace.dz_[0].data();
     float* dz_below = workspace.dz_[1].data();
-    HeadBackward(spec_.activation, {count, hidden_[l].outputs, hidden_[l].ld}, y_of(l), slope_of(l),
-                 head_.outputs, params + head_.weight, dout + static_cast<std::size_t>(first) * head_.outputs,
-                 gradient + head_.weight, gradient + head_.bias, dz, gradient + hidden_[l].bias);
+    const Kept last = kept(l);
+    HeadBackward(spec_.activation, last.rows, last.y, last.slope, head_.outputs, params + head_.weight,
+                 dout + static_cast<std::size_t>(first) * head_.outputs, gradient + head_.weight,
+                 gradient + head_.bias, dz, gradient + hidden_[l].bias);
+    workspace.RoundGradient(last.rows, dz);
     for (; l > 0; --l) {
-      const Layer& below = hidden_[l - 1];
-      plan.dw[l](dz, y_of(l - 1), gradient + hidden_[l].weight);
+      const Kept below = kept(l - 1);
+      plan.dw[l](dz, below.y, gradient + hidden_[l].weight);
       plan.dx[l](workspace.transposed_[l].data(), dz, dz_below);
-      ActivationBackward(spec_.activation, {count, below.outputs, below.ld}, y_of(l - 1), slope_of(l - 1),
-                         dz_below, gradient + below.bias);
+      ActivationBackward(spec_.activation, below.rows, below.y, below.slope, dz_below,
+                         gradient + hidden_[l - 1].bias);
+      workspace.RoundGradient(below.rows, dz_below);
       std::swap(dz, dz_below);
     }
     const float* x_chunk = x + static_cast<std::size_t>(first) * spec_.inputs;

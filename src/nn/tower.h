@@ -14,6 +14,7 @@
 #include "trireme/base/aligned.h"
 #include "trireme/nn/gemm.h"
 #include "trireme/nn/layout.h"
+#include "trireme/nn/precision.h"
 #include "trireme/nn/spec.h"
 
 namespace trireme {
@@ -23,9 +24,11 @@ class Tower;
 // Scratch memory of one thread for one tower, for up to `capacity` samples.
 class TowerWorkspace {
  public:
-  TowerWorkspace(const Tower& tower, int capacity);
+  TowerWorkspace(const Tower& tower, int capacity, Precision precision = Precision::kFp32);
 
   int capacity() const { return capacity_; }
+  // What gradients between layers are multiplied with while they are rounded: a power of two.
+  void SetLossScale(float scale) { loss_scale_ = scale; }
   // [n, outputs] of the last Forward.
   std::span<const float> out() const { return out_.span(); }
 
@@ -46,8 +49,14 @@ class TowerWorkspace {
     Plan usual, other;
   };
 
+  void RoundGradient(Rows rows, float* dz) const {
+    if (precision_ != Precision::kFp32) trireme::RoundGradient(precision_, rows, loss_scale_, dz);
+  }
+
   int capacity_;
-  std::vector<AlignedBuffer<float>> y_, slope_;   // per hidden layer, [capacity, ld]
+  Precision precision_;
+  float loss_scale_ = 1;
+  std::vector<KeptRows> y_, slope_;               // per hidden layer; slopes only where they are needed
   std::vector<AlignedBuffer<float>> transposed_;  // per hidden layer, [outputs, inputs]
   AlignedBuffer<float> dz_[2];                    // [kChunk, widest ld]
   AlignedBuffer<float> out_;                      // [capacity, outputs]
@@ -68,7 +77,8 @@ class Tower {
   std::size_t begin() const { return hidden_.front().weight; }
   std::size_t end() const { return end_; }
 
-  // x: [n, inputs], n <= capacity. The result is workspace.out(); activations stay for Backward.
+  // x: [n, inputs], n <= capacity. The result is workspace.out(); activations stay for Backward. The precision is
+  // the workspace's, but for the parameters, which are used as they are.
   void Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const;
 
   // Makes the transposed weights Backward needs. Call after the parameters change, before Backward.

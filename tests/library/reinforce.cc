@@ -67,7 +67,7 @@ class Reinforce final : public Algorithm {
         choices_(context.env.spec.action.choices()),
         shards_(MakeShards<Shard>(context, config.collect.envs, config.collect.horizon)),
         tape_(MakeWorkerTape(context, config.collect.envs)),
-        steps_(context, 0) {}
+        steps_(context, *tape_, 0) {}
 
   std::int64_t steps_per_iteration() const override { return config_.collect.steps(); }
 
@@ -109,9 +109,9 @@ class Reinforce final : public Algorithm {
 
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
-  // Beyond the parameters, which the store saves, workers have nothing in common.
-  void SaveCommon(StateWriter&) const override {}
-  void LoadCommon(const StateReader&) override {}
+  // Beyond the parameters, which the store saves: how gradients of 16 bits are scaled.
+  void SaveCommon(StateWriter& out) const override { steps_.Save(out, "reinforce/loss_scale"); }
+  void LoadCommon(const StateReader& in) override { steps_.Load(in, "reinforce/loss_scale"); }
 
  private:
   std::span<const float> Row(std::span<const float> logits, int b) const {
