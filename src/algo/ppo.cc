@@ -82,6 +82,9 @@ struct PpoConfig {
     if (normalise_obs && env.obs.type != ObsType::kFloat32) {
       Fail("normalise_obs is for observations of floats; those of {} are bytes, scaled to 0 ... 1", env.name);
     }
+    if (normalise_obs && env.kept != Precision::kFp32) {
+      Fail("normalise_obs scales observations of 32 bits: it needs experience=fp32");
+    }
     if (const std::int64_t per_shard = collect.steps() / shards; per_shard < minibatches) {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)", minibatches,
            per_shard);

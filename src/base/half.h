@@ -8,11 +8,23 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
+#include "trireme/base/config.h"
 #include "trireme/base/simd.h"
 
 namespace trireme {
+
+// How many bits numbers have somewhere.
+enum class Precision { kFp32, kBf16, kFp16 };
+inline constexpr EnumName<Precision> kPrecisionNames[] = {
+    {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
+
+// Between floats and a format of 16 bits, by its To and From. Require a precision of 16 bits. Neither side needs
+// to be aligned.
+void ToHalf(Precision precision, const float* from, std::size_t n, std::byte* to);
+void FromHalf(Precision precision, const std::byte* from, std::size_t n, float* to);
 
 TRIREME_INLINE std::uint32_t FloatBits(float value) { return std::bit_cast<std::uint32_t>(value); }
 TRIREME_INLINE float BitsFloat(std::uint32_t bits) { return std::bit_cast<float>(bits); }

@@ -52,8 +52,7 @@ TYPED_TEST(HalfTest, EveryNumberIsItself) {
 TYPED_TEST(HalfTest, RoundsToTheNearest) {
   RandomStream random(1, Purpose::kTest, 0, 0);
   for (int i = 0; i < 1'000'000; ++i) {
-    const float value =
-        std::bit_cast<float>(random.NextBelow(0x10000) << 16 | random.NextBelow(0x10000));
+    const float value = std::bit_cast<float>(random.NextBelow(0x10000) << 16 | random.NextBelow(0x10000));
     const float rounded = TypeParam::From(TypeParam::To(value));
     if (std::isnan(value)) {
       ASSERT_TRUE(std::isnan(rounded));

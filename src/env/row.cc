@@ -7,11 +7,12 @@ namespace trireme {
 
 RowLayout::RowLayout(const EnvSpec& env)
     : obs_(env.obs),
+      kept_(env.obs.type == ObsType::kFloat32 ? env.kept : Precision::kFp32),
       obs_size_(static_cast<std::size_t>(env.obs.size())),
-      obs_bytes_(env.obs.bytes()),
+      obs_bytes_(halves() ? 2 * obs_size_ : env.obs.bytes()),
       mask_size_(env.masks ? static_cast<std::size_t>(env.action.choices()) : 0),
       width_((obs_bytes_ + mask_size_ + sizeof(float) - 1) / sizeof(float)),
-      plain_(env.obs.type == ObsType::kFloat32 && mask_size_ == 0) {}
+      plain_(env.obs.type == ObsType::kFloat32 && !halves() && mask_size_ == 0) {}
 
 RowLayout::RowLayout(int floats) : RowLayout(EnvSpec{.obs = {{floats}}}) {}
 
@@ -22,14 +23,20 @@ void RowLayout::Pack(const std::byte* obs, const std::uint8_t* masks, std::size_
   }
   for (std::size_t i = 0; i < n; ++i) {
     auto* row = reinterpret_cast<std::byte*>(rows + i * width_);
-    std::memcpy(row, obs + i * obs_bytes_, obs_bytes_);
+    if (halves()) {
+      ToHalf(kept_, reinterpret_cast<const float*>(obs) + i * obs_size_, obs_size_, row);
+    } else {
+      std::memcpy(row, obs + i * obs_bytes_, obs_bytes_);
+    }
     if (mask_size_ > 0) std::memcpy(row + obs_bytes_, masks + i * mask_size_, mask_size_);
     std::fill(row + obs_bytes_ + mask_size_, row + width_ * sizeof(float), std::byte{0});
   }
 }
 
 void RowLayout::UnpackObs(const float* row, float* to) const {
-  ObsToFloat(obs_, reinterpret_cast<const std::byte*>(row), 1, to);
+  const auto* bytes = reinterpret_cast<const std::byte*>(row);
+  if (halves()) return FromHalf(kept_, bytes, obs_size_, to);
+  ObsToFloat(obs_, bytes, 1, to);
 }
 
 const std::uint8_t* RowLayout::ReadMasks(const float* rows, std::size_t n,

@@ -2,8 +2,9 @@
 //
 //   [observation | mask | padding]
 //
-// as the environment gives them. A row of floats without a mask is nothing but the observation, and a network
-// reads it where it lies; others are unpacked, a pass at a time: bytes become floats then (kByteScale).
+// as the environment gives them, but for floats that are to be kept in 16 bits (EnvSpec::kept). A row of floats
+// without a mask is nothing but the observation, and a network reads it where it lies; others are unpacked, a
+// pass at a time: bytes (kByteScale) and numbers of 16 bits become floats then.
 //
 // Thread safety: immutable.
 #pragma once
@@ -52,8 +53,11 @@ class RowLayout {
   }
 
  private:
+  bool halves() const { return kept_ != Precision::kFp32; }
+
   ObsSpec obs_;
-  std::size_t obs_size_, obs_bytes_, mask_size_, width_;
+  Precision kept_;
+  std::size_t obs_size_, obs_bytes_, mask_size_, width_;  // obs_bytes_: of a row
   bool plain_;
 };
 

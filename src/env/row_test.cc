@@ -80,5 +80,40 @@ TEST(Row, BytesAndMasksArePackedAndComeBack) {
   }
 }
 
+TEST(Row, FloatsOfSixteenBitsTakeHalfTheRoomAndComeBackRounded) {
+  for (const Precision kept : {Precision::kBf16, Precision::kFp16}) {
+    for (const bool masked : {false, true}) {
+      EnvSpec spec = Spec(ObsType::kFloat32, masked);
+      spec.kept = kept;
+      const RowLayout layout(spec);
+      EXPECT_FALSE(layout.plain());
+      EXPECT_EQ(layout.width(), (10u + (masked ? 6 : 0) + 3) / 4);
+      std::vector<float> obs, expected;
+      for (int i = 0; i < 3 * 5; ++i) {
+        obs.push_back(0.1f * static_cast<float>(i) - 0.7f);
+        expected.push_back(kept == Precision::kFp16 ? Fp16::From(Fp16::To(obs.back()))
+                                                    : Bf16::From(Bf16::To(obs.back())));
+      }
+      std::vector<std::uint8_t> masks(3 * 6);
+      for (int i = 0; i < 3 * 6; ++i) masks[i] = i % 3 == 0;
+      std::vector<float> rows(3 * layout.width()), scratch, gathered(5);
+      layout.Pack(std::as_bytes(std::span(obs)).data(), masks.data(), 3, rows.data());
+      const float* read = layout.ReadObs(rows.data(), 3, scratch);
+      EXPECT_EQ(std::vector<float>(read, read + 15), expected);
+      layout.GatherObs(rows.data(), std::vector<int>{2}, gathered);
+      EXPECT_EQ(gathered, std::vector<float>(expected.begin() + 10, expected.end()));
+      std::vector<std::uint8_t> all;
+      const std::uint8_t* back = layout.ReadMasks(rows.data(), 3, all);
+      EXPECT_EQ(back == nullptr, !masked);
+      if (back != nullptr) {
+        EXPECT_EQ(std::vector<std::uint8_t>(back, back + 18), masks);
+      }
+    }
+  }
+  EnvSpec bytes = Spec(ObsType::kUint8, false);
+  bytes.kept = Precision::kBf16;
+  EXPECT_EQ(RowLayout(bytes).width(), 2u) << "bytes are less than 16 bits";
+}
+
 }  // namespace
 }  // namespace trireme

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/half.h"
+
 namespace trireme {
 
 enum class ObsType { kFloat32, kUint8 };
@@ -68,6 +70,8 @@ struct EnvSpec {
   bool masks = false;         // not every choice is allowed in every state: EnvBatch::masks() says which
   int max_episode_steps = 0;  // the time limit: an episode that is so long is cut off; 0: none
   std::optional<double> reward_threshold = {};  // return at which the task counts as solved
+  // Of a run, not of the environment: how its experience keeps observations of floats (env/row.h).
+  Precision kept = Precision::kFp32;
 };
 
 // Throws Error when this describes no environment: no name, an empty observation, bounds the wrong way round.

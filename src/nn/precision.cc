@@ -1,7 +1,6 @@
 #include "trireme/nn/precision.h"
 
 #include "trireme/base/error.h"
-#include "trireme/base/half.h"
 #include "trireme/base/simd.h"
 
 namespace trireme {

@@ -13,14 +13,10 @@
 #include <cstdint>
 
 #include "trireme/base/aligned.h"
-#include "trireme/base/config.h"
+#include "trireme/base/half.h"
 #include "trireme/nn/dense_kernels.h"
 
 namespace trireme {
-
-enum class Precision { kFp32, kBf16, kFp16 };
-inline constexpr EnumName<Precision> kPrecisionNames[] = {
-    {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
 
 // Whether gradients have to be scaled.
 inline bool NeedsLossScale(Precision precision) { return precision == Precision::kFp16; }

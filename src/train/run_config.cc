@@ -40,6 +40,10 @@ void RunConfig::Fields(ConfigFields& field) {
         "parts the work is cut into; fixes the result, whatever the workers (store shared: of each worker's "
         "work)",
         Between(1, 64));
+  field("experience", experience,
+        "how rollouts and replay keep observations that are floats; 16 bits take half the memory, and policies "
+        "are given what is kept",
+        kPrecisionNames);
   field("steps", steps, "environment steps to train for", Between(1, 1e15));
   field("seed", seed, "what all randomness of the run follows from");
   field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
@@ -266,6 +270,7 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
     env_ = FindEnv(run.env, *env_options, args);
     asked_ = asked;
   }
+  env_->spec.kept = run.experience;
   run.env_options = chosen;
   run.env_spec = env_->spec;
   run.env_snapshots = env_->facts.snapshots;

@@ -51,6 +51,7 @@ struct RunConfig {
   std::string device = "fused";
   int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
+  Precision experience = Precision::kFp32;
   std::int64_t steps = 1'000'000;
   std::uint64_t seed = 1;
   bool stop_at_target = false;
