@@ -75,7 +75,7 @@ class AlgorithmRun {
       : env_(env),
         settings_(SettingsWith(algo, assignments)),
         network_(settings_->MakeNetwork(env_.spec)),
-        executor_(MakeExecutor(network_, computed == Computed::kByTorch ? TorchDevice() : Device())),
+        executor_(MakeExecutor(network_, {computed == Computed::kByTorch ? TorchDevice() : Device()})),
         copying_(*executor_),
         computed_(computed),
         initial_(network_.param_count()) {

@@ -20,6 +20,9 @@ namespace trireme {
 enum class Precision { kFp32, kBf16, kFp16 };
 inline constexpr EnumName<Precision> kPrecisionNames[] = {
     {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
+inline std::string_view NameOf(Precision precision) {
+  return kPrecisionNames[static_cast<std::size_t>(precision)].name;
+}
 
 // Between floats and a format of 16 bits, by its To and From. Require a precision of 16 bits. Neither side needs
 // to be aligned.

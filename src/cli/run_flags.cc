@@ -64,6 +64,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   apply("steps", flags.steps);
   apply("seed", flags.seed);
   apply("device", flags.device);
+  apply("precision", flags.precision);
   const std::optional<std::string> pace = PaceFlag(flags);
   apply("servers", flags.servers);
   apply("pace", pace);

@@ -199,6 +199,8 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");
+  command.Option("--precision", flags->precision,
+                 "fp32, bf16 or fp16: bits of weights in use, activations and their gradients");
   command.Option("--servers", flags->servers,
                  "store server: how many to start here, or where they are: host:port,unix:/path");
   command.Flag("--sync", flags->sync, "store server: workers in step");

@@ -106,6 +106,7 @@ std::string FactsTable(const RunFacts& facts) {
       {"Algorithm", facts.algo},
       {"Parameter store", facts.store},
       {"Device", facts.device},
+      {"Precision", facts.precision},
       {"Workers", std::to_string(facts.workers)},
       {"Seed", std::to_string(facts.seed)},
       {"Environment steps",

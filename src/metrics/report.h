@@ -44,7 +44,8 @@ struct RunFacts {
   std::string env_last_failure = {}, env_warning = {};
   std::string algo;
   std::string store;
-  std::string device = "fused";  // what has computed networks
+  std::string device = "fused";    // what has computed networks
+  std::string precision = "fp32";  // and with how many bits
   int workers = 1;
   std::uint64_t seed = 0;
   std::int64_t steps = 0;

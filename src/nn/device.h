@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/half.h"
+
 namespace trireme {
 
 struct Device {
@@ -22,6 +24,12 @@ struct Device {
   bool by_torch() const { return kind != Kind::kFused; }
   // "fused", "cpu", "cuda:1".
   std::string name() const;
+};
+
+// How a network is computed.
+struct Computing {
+  Device device = {};
+  Precision precision = Precision::kFp32;
 };
 
 // What the setting `device` says; at least one. Does not look whether they are there. Throws Error.

@@ -30,15 +30,20 @@ void RequireCuda(const Device& device, const TorchFacts& torch) {
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device) {
-  if (!device.by_torch()) return std::make_unique<FusedExecutor>(network);
-  RequireDevices({device});
-  return LoadTorch().MakeExecutor(network, device);
+std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing& computing) {
+  if (!computing.device.by_torch()) return std::make_unique<FusedExecutor>(network, computing.precision);
+  RequireDevices({computing.device}, computing.precision);
+  return LoadTorch().MakeExecutor(network, computing);
 }
 
-void RequireDevices(const std::vector<Device>& devices) {
+void RequireDevices(const std::vector<Device>& devices, Precision precision) {
   for (const Device& device : devices) {
     if (!device.by_torch()) continue;
+    if (device.kind == Device::Kind::kCpu && precision == Precision::kFp16) {
+      Fail(
+          "device cpu: libtorch has no products of fp16 on a processor. Use --precision bf16, or --device "
+          "fused");
+    }
     const TorchFacts& torch = LoadTorch().facts();
     if (device.kind == Device::Kind::kCuda) RequireCuda(device, torch);
   }

@@ -10,10 +10,10 @@
 namespace trireme {
 
 // For a worker that computes its network alone; workers that share one have theirs from their links
-// (train/topology.h). `network` outlives the executor. Throws Error where the device is not there.
-std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device = {});
+// (train/topology.h). `network` outlives the executor. Throws Error where the device is not there, or cannot.
+std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing& computing = {});
 
-// Throws Error unless all of them are there: what is missing, what was found, and what to do.
-void RequireDevices(const std::vector<Device>& devices);
+// Throws Error unless all of them are there and can compute so: what is missing, what was found, and what to do.
+void RequireDevices(const std::vector<Device>& devices, Precision precision = Precision::kFp32);
 
 }  // namespace trireme

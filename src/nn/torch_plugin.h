@@ -27,7 +27,8 @@ class TorchPlugin {
   virtual ~TorchPlugin() = default;
   virtual const TorchFacts& facts() const = 0;
   // `network` outlives the executor. Throws Error.
-  virtual std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device) const = 0;
+  virtual std::unique_ptr<Executor> MakeExecutor(const Network& network,
+                                                 const Computing& computing) const = 0;
 };
 
 inline constexpr const char* kTorchLibrary = "libtrireme_torch.so";

@@ -24,7 +24,7 @@ class LoneWorker final : ParameterStore {
  public:
   LoneWorker(const RunSettings& settings, const Network& network, int parts)
       : parts_(parts),
-        executor_(MakeExecutor(network, settings.run.DeviceOf(0))),
+        executor_(MakeExecutor(network, settings.run.ComputingOf(0))),
         store_(
             MakeAllReduceStore(alone_.comm(), settings.algorithm->optimizer(), Initial(settings, network))),
         algorithm_(settings.algorithm->Make({.env = settings.env(),

@@ -69,6 +69,7 @@ std::string ResultJson(const RunFacts& facts) {
                                  {"algo", facts.algo},
                                  {"store", facts.store},
                                  {"device", facts.device},
+                                 {"precision", facts.precision},
                                  {"workers", facts.workers},
                                  {"seed", facts.seed},
                                  {"steps", facts.steps},

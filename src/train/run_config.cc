@@ -34,16 +34,22 @@ void RunConfig::Fields(ConfigFields& field) {
   field("device", device,
         "what computes networks: fused (this processor), or by libtorch cpu, cuda, or several as in "
         "cuda:0,cuda:1, which are taken by the workers in turn; `trireme devices` lists them");
+  field("precision", precision,
+        "bits of weights in use, activations and their gradients; what is learned has 32. Products are of 32 "
+        "bits on "
+        "this processor, so 16 save memory there and no time",
+        kPrecisionNames);
   field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
         Between(0, 64));
   field("shards", shards,
         "parts the work is cut into; fixes the result, whatever the workers (store shared: of each worker's "
         "work)",
         Between(1, 64));
-  field("experience", experience,
-        "how rollouts and replay keep observations that are floats; 16 bits take half the memory, and policies "
-        "are given what is kept",
-        kPrecisionNames);
+  field(
+      "experience", experience,
+      "how rollouts and replay keep observations that are floats; 16 bits take half the memory, and policies "
+      "are given what is kept",
+      kPrecisionNames);
   field("steps", steps, "environment steps to train for", Between(1, 1e15));
   field("seed", seed, "what all randomness of the run follows from");
   field("stop_at_target", stop_at_target, "stop at the first evaluation that reaches the target");
@@ -104,9 +110,13 @@ std::vector<std::string> ServerConfig::List() const {
   return list;
 }
 
-Device RunConfig::DeviceOf(int worker) const {
+Computing RunConfig::ComputingOf(int worker) const {
   const std::vector<Device> devices = ParseDevices(device);
-  return devices[worker % devices.size()];
+  return {devices[worker % devices.size()], precision};
+}
+
+std::string RunConfig::ComputedBy() const {
+  return precision == Precision::kFp32 ? device : fmt::format("{} in {}", device, NameOf(precision));
 }
 
 std::string RunConfig::Name() const {

@@ -49,6 +49,7 @@ struct RunConfig {
   std::string schedule;
   ServerConfig server;
   std::string device = "fused";
+  Precision precision = Precision::kFp32;
   int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
   Precision experience = Precision::kFp32;
@@ -80,7 +81,9 @@ struct RunConfig {
   bool in_step() const { return coordination().in_step; }
   bool asynchronous() const { return !in_step(); }
   // Of worker `worker`, counted through all processes.
-  Device DeviceOf(int worker) const;
+  Computing ComputingOf(int worker) const;
+  // "fused", "cuda:0,cuda:1 in bf16".
+  std::string ComputedBy() const;
   // For folders: "CartPole-v1-ppo-seed1".
   std::string Name() const;
   // Of all processes; of an elastic run, of this one.

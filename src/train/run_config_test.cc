@@ -149,8 +149,9 @@ TEST(RunSettings, WorkersTakeDevicesInTurn) {
   const auto settings = Resolved({"device=cuda:2,cuda", "workers=4"});
   EXPECT_EQ(settings->run.device, "cuda:2,cuda:0");
   const char* const names[] = {"cuda:2", "cuda:0", "cuda:2", "cuda:0"};
-  for (int worker = 0; worker < 4; ++worker) EXPECT_EQ(settings->run.DeviceOf(worker).name(), names[worker]);
-  EXPECT_EQ(Resolved({})->run.DeviceOf(3), Device());
+  for (int worker = 0; worker < 4; ++worker)
+    EXPECT_EQ(settings->run.ComputingOf(worker).device.name(), names[worker]);
+  EXPECT_EQ(Resolved({})->run.ComputingOf(3).device, Device());
 }
 
 TEST(RunSettings, ShardsMustBeAPowerOfTwo) {

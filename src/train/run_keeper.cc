@@ -16,7 +16,7 @@ std::string Opening(const RunSettings& settings, const Network& network) {
       "{} on {}: {} {} {} store {},{} {} parameters, {} of memory for experience", run.algo,
       run.env_identity(), run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
       run.in_step() ? "in step," : "asynchronous,", run.store,
-      run.DeviceOf(0).by_torch() ? fmt::format(" device {},", run.device) : "",
+      run.ComputedBy() != RunConfig().ComputedBy() ? fmt::format(" device {},", run.ComputedBy()) : "",
       FormatCount(static_cast<double>(network.param_count())), FormatBytes(settings.ExperienceBytes()));
 }
 

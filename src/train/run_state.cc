@@ -142,15 +142,15 @@ std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_
   return "?";
 }
 
-std::string DeviceOf(const StateReader& checkpoint) {
-  return checkpoint.Has(kDevice) ? checkpoint.GetText(kDevice) : RunConfig().device;
+std::string ComputedBy(const StateReader& checkpoint) {
+  return checkpoint.Has(kDevice) ? checkpoint.GetText(kDevice) : RunConfig().ComputedBy();
 }
 
-std::string DescribeOtherDevice(const std::string& before, const std::string& now) {
+std::string DescribeOtherComputing(const std::string& before, const std::string& now) {
   if (before == now) return "";
   return fmt::format(
       "goes on with device {} after {}: rounding differs, so the result is not, bit for bit, that of one "
-      "device",
+      "of them",
       now, Printable(before));
 }
 
@@ -204,7 +204,7 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
                   const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
   if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
   if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
-  if (run.device != RunConfig().device) out.PutText(kDevice, run.device);
+  if (run.ComputedBy() != RunConfig().ComputedBy()) out.PutText(kDevice, run.ComputedBy());
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   if (progress.eval_cut_off > 0) out.PutValue<std::int32_t>(kEvalCutOff, progress.eval_cut_off);

@@ -79,10 +79,10 @@ class WorkerLinks {
   // Whether a worker of another process leads, one that need not know what happens to this process.
   virtual bool led_elsewhere() const = 0;
 
-  // What computes `network` for this worker, whose device is `device`: alone, unless it computes one together with
+  // What computes `network` for this worker, on its device: alone, unless it computes one together with
   // others of the run. Both outlive the executor. Throws Error.
-  virtual std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device) {
-    return trireme::MakeExecutor(network, device);
+  virtual std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing& computing) {
+    return trireme::MakeExecutor(network, computing);
   }
 
   // How `worker`, whose links these are, runs. Both outlive the loop.

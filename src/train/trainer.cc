@@ -45,6 +45,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.algo = run.algo;
   facts.store = run.store;
   facts.device = run.device;
+  facts.precision = NameOf(run.precision);
   facts.workers = run.total_workers();
   facts.seed = run.seed;
   facts.steps = progress.steps;
@@ -101,7 +102,7 @@ struct Ended {
 
 Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const TrainOptions& options,
                  std::optional<StateReader> checkpoint) {
-  RequireDevices(ParseDevices(settings.run.device));
+  RequireDevices(ParseDevices(settings.run.device), settings.run.precision);
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
@@ -226,7 +227,8 @@ std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder
     facts.env_last_failure = failures.last;
     facts.env_warning = failures.warning;
   }
-  facts.device = Device().name();  // of TrainedPolicy
+  facts.device = Device().name();  // of TrainedPolicy, which computes in 32 bits
+  facts.precision = NameOf(Precision::kFp32);
   facts.eval_episodes = episodes;
   facts.which = policy.which() == Which::kBest ? "best" : "last";
   return facts;

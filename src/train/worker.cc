@@ -36,7 +36,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       options_(context.options),
       topology_(topology),
       links_(topology.Connect(thread)),
-      executor_(links_->MakeExecutor(network_, run_.DeviceOf(FirstWorkerOf(options_, run_) + thread))),
+      executor_(links_->MakeExecutor(network_, run_.ComputingOf(FirstWorkerOf(options_, run_) + thread))),
       ledger_(*links_, options_, settings_.env().processes.get()),
       evaluator_(settings_.env(), run_.EvaluationOf(run_.seed, run_.eval_episodes)),
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
@@ -62,7 +62,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   progress_.AimAt(run_.target);
   const Resumed resumed = Enter(checkpoint);
   keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
-  if (checkpoint) keeper_.SayWhenOpened(DescribeOtherDevice(DeviceOf(*checkpoint), run_.device));
+  if (checkpoint) keeper_.SayWhenOpened(DescribeOtherComputing(ComputedBy(*checkpoint), run_.ComputedBy()));
 }
 
 // What errors call the place of the checkpoint.

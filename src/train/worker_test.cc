@@ -48,7 +48,7 @@ class SpecialLinks final : public ClosedInStepLinks {
   ParameterStore& store() override { return *store_; }
   std::vector<ProcessLink> links() override { return {}; }
   std::size_t most_state() const override { return special_.most_state; }
-  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device&) override {
+  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing&) override {
     return special_.make_executor(network);
   }
   int rank() const override { return thread(); }

@@ -41,10 +41,10 @@ class FakeTorch final : public TorchPlugin {
   }
 
   const TorchFacts& facts() const override { return facts_; }
-  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device) const override {
+  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing& computing) const override {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    std::ofstream(Variable("FAKE_TORCH_LOG"), std::ios::app) << device.name() << "\n";
+    std::ofstream(Variable("FAKE_TORCH_LOG"), std::ios::app) << computing.device.name() << "\n";
     return trireme::MakeExecutor(network);
   }
 

@@ -21,7 +21,7 @@ Device TorchDevice() {
   return ParseDevices(chosen == nullptr ? "cpu" : chosen)[0];
 }
 
-std::unique_ptr<Executor> MakeTorch(const Network& network) { return MakeExecutor(network, TorchDevice()); }
+std::unique_ptr<Executor> MakeTorch(const Network& network) { return MakeExecutor(network, {TorchDevice()}); }
 
 TEST(TorchExecutorTest, Conforms) { CheckExecutor(MakeTorch); }
 
@@ -57,7 +57,7 @@ TEST(TorchExecutorTest, WideTowersAreThoseOfTheDefault) {
     const std::vector<float> x = RandomNumbers(kSamples * 17, 1), d = RandomNumbers(kSamples * 5, 2);
     std::vector<float> outputs[2], gradient[2], dx[2];
     for (const bool torch : {false, true}) {
-      const std::unique_ptr<Executor> executor = MakeExecutor(network, torch ? TorchDevice() : Device{});
+      const std::unique_ptr<Executor> executor = MakeExecutor(network, {torch ? TorchDevice() : Device{}});
       const std::unique_ptr<Tape> tape = executor->MakeTape(kSamples);
       tape->SetParams(params);
       gradient[torch].resize(params.size());

@@ -11,12 +11,23 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/precision.h"
 
 namespace trireme {
 namespace {
 
 // What towers are computed in; parameters, inputs, outputs and gradients are floats on the host in any case.
-constexpr at::ScalarType kElement = at::kFloat;
+at::ScalarType ElementOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      break;
+    case Precision::kBf16:
+      return at::kBFloat16;
+    case Precision::kFp16:
+      return at::kHalf;
+  }
+  return at::kFloat;
+}
 
 // Each worker is a thread and there are as many as processors, so libtorch and the BLAS behind it start none of their
 // own. That also fixes the order of additions. Devices multiply what they are given, and not only its first bits.
@@ -79,8 +90,11 @@ void ForBlocks(const at::Tensor& flat, std::int64_t offset, const TensorInfo& ma
 // One tower: where its tensors lie, and what is on the device.
 class Track {
  public:
-  Track(const Network& network, std::size_t tower, at::Device place)
-      : spec_(network.spec().towers[tower]), range_(network.TowerRange(tower)), place_(place) {
+  Track(const Network& network, std::size_t tower, at::Device place, at::ScalarType element)
+      : spec_(network.spec().towers[tower]),
+        range_(network.TowerRange(tower)),
+        place_(place),
+        element_(element) {
     for (const TensorInfo& tensor : network.layout().tensors()) {
       if (tensor.offset >= range_.begin && tensor.offset < range_.end) tensors_.push_back(tensor);
     }
@@ -92,13 +106,13 @@ class Track {
   void SetParams(const at::Tensor& flat) {
     leaves_.clear();
     for (const TensorInfo& tensor : tensors_) {
-      leaves_.push_back(TensorOf(flat, tensor).to(kElement).detach().requires_grad_());
+      leaves_.push_back(TensorOf(flat, tensor).to(element_).detach().requires_grad_());
     }
     outputs_.reset();
   }
 
   std::span<const float> Forward(const float* x, int n) {
-    x_ = OnHost(x, {n, spec_.inputs}).to(place_, kElement).requires_grad_();
+    x_ = OnHost(x, {n, spec_.inputs}).to(place_, element_).requires_grad_();
     at::Tensor y = x_;
     std::size_t at = 0;  // hidden weights are [inputs, outputs], the last layer's [outputs, inputs]
     for (; at < 2 * spec_.hidden.size(); at += 2) {
@@ -109,16 +123,18 @@ class Track {
     return {on_host_.data_ptr<float>(), static_cast<std::size_t>(on_host_.numel())};
   }
 
-  void Backward(const float* d_outputs, std::span<float> gradient, float* d_x) {
+  // The way back is `scale` times as large, which is a power of two.
+  void Backward(const float* d_outputs, std::span<float> gradient, float* d_x, float scale) {
     TRIREME_CHECK(outputs_.defined());
     std::vector<at::Tensor> inputs = leaves_;
     if (d_x != nullptr) inputs.push_back(x_);
-    const at::Tensor d = OnHost(d_outputs, outputs_.sizes()).to(place_, kElement);
+    at::Tensor d = OnHost(d_outputs, outputs_.sizes()).to(place_);
+    if (scale != 1) d = d * scale;
     const std::vector<at::Tensor> slopes =
-        torch::autograd::grad({outputs_}, inputs, {d}, /*retain_graph=*/true);
+        torch::autograd::grad({outputs_}, inputs, {d.to(element_)}, /*retain_graph=*/true);
     for (std::size_t i = 0; i < tensors_.size(); ++i) Keep(slopes[i], tensors_[i]);
-    OnHost(gradient.data() + range_.begin, {Size()}).add_(gradient_.to(at::kCPU));
-    if (d_x != nullptr) OnHost(d_x, x_.sizes()).copy_(slopes.back());
+    OnHost(gradient.data() + range_.begin, {Size()}).add_(gradient_.to(at::kCPU), 1 / scale);
+    if (d_x != nullptr) OnHost(d_x, x_.sizes()).copy_(slopes.back()).mul_(1 / scale);
   }
 
  private:
@@ -148,6 +164,7 @@ class Track {
   const TowerSpec& spec_;
   ParamRange range_;
   at::Device place_;
+  at::ScalarType element_;
   std::vector<TensorInfo> tensors_;  // weight and bias of each layer
   std::vector<at::Tensor> leaves_;   // the same on the device, plain matrices
   at::Tensor gradient_;              // [range], laid out as on the host
@@ -157,8 +174,10 @@ class Track {
 
 class TorchTape final : public Tape {
  public:
-  TorchTape(const Network& network, const at::Device& place) : place_(place) {
-    for (std::size_t t = 0; t < network.spec().towers.size(); ++t) tracks_.emplace_back(network, t, place);
+  TorchTape(const Network& network, const at::Device& place, at::ScalarType element) : place_(place) {
+    for (std::size_t t = 0; t < network.spec().towers.size(); ++t) {
+      tracks_.emplace_back(network, t, place, element);
+    }
   }
 
   void SetParams(std::span<const float> params) override {
@@ -169,17 +188,19 @@ class TorchTape final : public Tape {
     });
   }
   std::span<const float> params() const override { return params_; }
+  void SetLossScale(float scale) override { loss_scale_ = scale; }
 
   std::span<const float> Forward(std::size_t tower, const float* x, int n) override {
     return OnDevice(place_, [&] { return tracks_[tower].Forward(x, n); });
   }
   void Backward(std::size_t tower, const float* d_outputs, std::span<float> gradient, float* d_x) override {
-    OnDevice(place_, [&] { tracks_[tower].Backward(d_outputs, gradient, d_x); });
+    OnDevice(place_, [&] { tracks_[tower].Backward(d_outputs, gradient, d_x, loss_scale_); });
   }
 
  private:
   const at::Device place_;
   std::span<const float> params_;
+  float loss_scale_ = 1;
   std::vector<Track> tracks_;
 };
 
@@ -196,28 +217,34 @@ int PassSize(const NetworkSpec& spec, const at::Device& place) {
 
 class TorchExecutor final : public Executor {
  public:
-  TorchExecutor(const Network& network, const Device& device)
-      : network_(network), place_(PlaceOf(device)), pass_size_(PassSize(network.spec(), place_)) {
+  TorchExecutor(const Network& network, const Computing& computing)
+      : network_(network),
+        precision_(computing.precision),
+        place_(PlaceOf(computing.device)),
+        pass_size_(PassSize(network.spec(), place_)) {
     OneThreadInFull();
   }
 
   const Network& network() const override { return network_; }
   int pass_size() const override { return pass_size_; }
+  bool loss_scaled() const override { return NeedsLossScale(precision_); }
   // Memory is taken as passes need it.
   std::unique_ptr<Tape> MakeTape(int) const override {
-    return OnDevice(place_, [&] { return std::make_unique<TorchTape>(network_, place_); });
+    return OnDevice(place_,
+                    [&] { return std::make_unique<TorchTape>(network_, place_, ElementOf(precision_)); });
   }
 
  private:
   const Network& network_;
+  const Precision precision_;
   const at::Device place_;
   const int pass_size_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeTorchExecutor(const Network& network, const Device& device) {
-  return std::make_unique<TorchExecutor>(network, device);
+std::unique_ptr<Executor> MakeTorchExecutor(const Network& network, const Computing& computing) {
+  return std::make_unique<TorchExecutor>(network, computing);
 }
 
 }  // namespace trireme

@@ -6,6 +6,9 @@
 //
 // Same calls give the same bits on the processor: everything runs in the calling thread (OneThreadInFull). What libtorch
 // cannot do, as when the memory of a device is full, is an Error.
+//
+// With 16 bits weights, activations and their gradients have them, and so have products where a device can; what is
+// learned, and what crosses to the host, has 32.
 #pragma once
 
 #include <memory>
@@ -15,7 +18,7 @@
 
 namespace trireme {
 
-// `network` outlives it. The device is there.
-std::unique_ptr<Executor> MakeTorchExecutor(const Network& network, const Device& device);
+// `network` outlives it. The device is there, and can compute so.
+std::unique_ptr<Executor> MakeTorchExecutor(const Network& network, const Computing& computing);
 
 }  // namespace trireme

@@ -32,8 +32,8 @@ class Plugin final : public TorchPlugin {
   }
 
   const TorchFacts& facts() const override { return facts_; }
-  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Device& device) const override {
-    return MakeTorchExecutor(network, device);
+  std::unique_ptr<Executor> MakeExecutor(const Network& network, const Computing& computing) const override {
+    return MakeTorchExecutor(network, computing);
   }
 
  private:
