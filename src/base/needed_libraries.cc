@@ -1,8 +1,11 @@
 #include <elf.h>
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstddef>
+
 #include "trireme/base/text.h"
 
 namespace trireme {

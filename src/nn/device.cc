@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/base/parse.h"

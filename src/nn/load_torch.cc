@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"

@@ -33,8 +33,8 @@ TEST_F(InfoTest, HelpNamesEverySubcommandAndEachHasItsOwn) {
 TEST_F(InfoTest, TrainHelpNamesEveryFlagOfTheContract) {
   const std::string help = RunTrireme({"train", "--help"}).out;
   for (const char* flag :
-       {"--env", "--env-arg", "--env-hosts", "--env-timeout", "--algo", "--workers", "--store", "--device", "--steps",
-        "--target", "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
+       {"--env", "--env-arg", "--env-hosts", "--env-timeout", "--algo", "--workers", "--store", "--device",
+        "--steps", "--target", "--seed", "--config", "--out", "--resume", "--set", "--json"}) {
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
   }
 }
