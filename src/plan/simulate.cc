@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -26,29 +27,29 @@ class Crew {
  public:
   // `own_s`: what a worker does in a round besides computing its gradient.
   Crew(const PlanConstants& constants, const Scenario& scenario, double own_s)
-      : constants_(constants),
+      : workers(scenario.workers),
+        per_host(DivideUp(workers, DivideUp(workers, scenario.cores))),
+        hosts(DivideUp(workers, per_host)),
+        constants_(constants),
         scenario_(scenario),
-        own_s_(own_s),
-        parts_(scenario.way->in_step ? scenario.workers : 1),
-        rounds_(scenario.rounds > 0 ? scenario.rounds : std::max(kDraws / scenario.workers, kFewestRounds)),
-        per_host_(DivideUp(scenario.workers, DivideUp(scenario.workers, scenario.cores))),
-        hosts_(DivideUp(scenario.workers, per_host_)),
-        done_(scenario.workers),
-        computing_s_(scenario.workers) {
+        parts_(scenario.way->in_step ? workers : 1),
+        alone_s_(constants.RoundSeconds(parts_) + own_s),
+        rounds_(scenario.rounds > 0 ? scenario.rounds : std::max(kDraws / workers, kFewestRounds)),
+        done_(workers),
+        computing_s_(workers) {
     const std::vector<int>& times = constants.round_times;
     const double sum = std::accumulate(times.begin(), times.end(), 0.0);
     TRIREME_CHECK(sum > 0);
     ratio_scale_ = static_cast<double>(times.size()) / sum;
   }
 
-  int workers() const { return scenario_.workers; }
-  int hosts() const { return hosts_; }
-  int per_host() const { return per_host_; }  // workers; the last host may have fewer
-  int HostOf(int worker) const { return worker / per_host_; }
+  const int workers, per_host, hosts;  // the last host may have fewer workers
+
+  int HostOf(int worker) const { return worker / per_host; }
   // How many times longer something takes on the host, where it takes `all_busy` times as long when every
   // processor has a worker: neighbours share caches and memory.
   double Crowding(int host, double all_busy) const {
-    const int busy = std::min(per_host_, workers() - host * per_host_);
+    const int busy = std::min(per_host, workers - host * per_host);
     return scenario_.cores > 1 ? 1 + (all_busy - 1) * (busy - 1) / (scenario_.cores - 1) : 1;
   }
 
@@ -61,33 +62,30 @@ class Crew {
     const Slowness& slow = scenario_.slow;
     double slower = worker == slow.worker ? slow.factor : 1;
     if (slow.chance > 0 && random.NextUniform() < slow.chance) slower *= slow.slowdown;
-    const double alone_s = constants_.RoundSeconds(parts_) + own_s_;
-    return computing_s_[worker] = alone_s * ratio * slower * Crowding(HostOf(worker), constants_.crowding);
+    return computing_s_[worker] = alone_s_ * ratio * slower * Crowding(HostOf(worker), constants_.crowding);
   }
   // The worker has finished a round, its first, second, ...
   void Finish(int worker, double now_s) {
-    const std::int64_t warm_up = std::int64_t{rounds_ / 5} * workers();
     ++done_[worker];
     end_s_ = now_s;
-    if (++all_done_ > warm_up) {
+    if (++all_done_ > std::int64_t{rounds_ / 5} * workers) {
       computed_s_ += computing_s_[worker];
       ++counted_;
     } else {
       begin_s_ = now_s;
     }
   }
-
   // Workers go on until all together have done their rounds.
-  bool AllDone() const { return all_done_ == std::int64_t{rounds_} * workers(); }
+  bool AllDone() const { return all_done_ == std::int64_t{rounds_} * workers; }
 
   // Rates and times; what the workers' communication would take alone is given.
   Outcome Summarise(double communication_s) const {
     const double elapsed_s = end_s_ - begin_s_;
     TRIREME_CHECK(AllDone() && counted_ > 0 && elapsed_s > 0);
     Outcome outcome;
-    outcome.hosts = hosts();
+    outcome.hosts = hosts;
     outcome.steps_per_s = counted_ / elapsed_s * constants_.steps_per_round / parts_;
-    outcome.round_s = elapsed_s * workers() / counted_;
+    outcome.round_s = elapsed_s * workers / counted_;
     outcome.compute_s = computed_s_ / counted_;
     const double rest_s = std::max(0.0, outcome.round_s - outcome.compute_s);
     outcome.communication_s = std::min(communication_s, rest_s);
@@ -98,9 +96,8 @@ class Crew {
  private:
   const PlanConstants& constants_;
   const Scenario& scenario_;
-  double own_s_;
-  double parts_;  // a worker has one of so many parts of a lone worker's work
-  int rounds_, per_host_, hosts_;
+  double parts_, alone_s_;  // a worker has one of so many parts of a lone worker's work, and takes so long
+  int rounds_;
   double ratio_scale_ = 1;           // makes the mean of round_times 1
   std::vector<int> done_;            // rounds, by worker
   std::vector<double> computing_s_;  // of the round under way, by worker
@@ -127,14 +124,14 @@ double AllReduceSeconds(const PlanConstants& constants, int hosts, int threads, 
 Outcome SimulateReplicas(const PlanConstants& constants, const Scenario& scenario) {
   Crew crew(constants, scenario, constants.apply_s());
   const auto reduce_s = [&](double bytes) {
-    return AllReduceSeconds(constants, crew.hosts(), crew.per_host(), bytes);
+    return AllReduceSeconds(constants, crew.hosts, crew.per_host, bytes);
   };
   const double exchange_s = reduce_s(constants.gradient_bytes()) + constants.notices_per_round * reduce_s(0);
   for (double now_s = 0; !crew.AllDone();) {
     double slowest_s = 0;
-    for (int i = 0; i < crew.workers(); ++i) slowest_s = std::max(slowest_s, crew.NextCompute(i));
+    for (int i = 0; i < crew.workers; ++i) slowest_s = std::max(slowest_s, crew.NextCompute(i));
     now_s += slowest_s + exchange_s;
-    for (int i = 0; i < crew.workers(); ++i) crew.Finish(i, now_s);
+    for (int i = 0; i < crew.workers; ++i) crew.Finish(i, now_s);
   }
   return crew.Summarise(exchange_s);
 }
@@ -148,68 +145,196 @@ class Trips {
       : constants_(constants),
         scenario_(scenario),
         crew_(constants, scenario, scenario.way->on_servers ? 0 : constants.shared_s),
-        workers_(scenario.workers),
+        workers_(crew_.workers),
         servers_(scenario.way->on_servers ? scenario.servers : 0),
-        hosts_(crew_.hosts() + servers_.size()) {
-    TRIREME_CHECK(scenario.way->on_servers || crew_.hosts() == 1);
-    for (Server& server : servers_) server.clocks.resize(scenario.workers);
+        hosts_(crew_.hosts + servers_.size()) {
+    TRIREME_CHECK(scenario.way->on_servers || crew_.hosts == 1);
+    for (Server& server : servers_) server.clocks.resize(crew_.workers);
   }
 
-  Outcome Run(double communication_s);
+  Outcome Run(double communication_s) {
+    for (int worker = 0; worker < crew_.workers; ++worker) Begin(worker);
+    while (!crew_.AllDone()) {
+      const auto next = events_.extract(events_.begin());
+      now_s_ = next.key();
+      next.mapped()();
+    }
+    Outcome outcome = crew_.Summarise(communication_s);
+    outcome.staleness = staleness_;
+    outcome.server_busy = servers_.empty() ? 0 : servers_[0].busy_s / now_s_;
+    return outcome;
+  }
 
  private:
+  using Then = std::function<void()>;
   struct Host {
-    std::multimap<double, std::function<void()>> jobs = {};  // by what served_s will be at their end
-    double served_s = 0;                                     // what a job that had always run would have had
-    double at_s = 0;                                         // until then, when jobs last began or ended
-    int changes = 0;                                         // so often did they
-    double out_free_s = 0, in_free_s = 0;                    // when its link is free
+    std::multimap<double, Then> jobs = {};  // by what served_s will be at their end
+    double served_s = 0;                    // what a job that had always run would have had
+    double at_s = 0;                        // until then, when jobs last began or ended
+    int changes = 0;                        // so often did they
+    double out_free_s = 0, in_free_s = 0;   // when its link is free
   };
   struct Worker {
     bool computed = false;
     int missing = 0;                   // answers to its last push
     std::uint64_t seen = 0, used = 0;  // versions of the first server: the newest, and that of this round
   };
-  struct Task {
-    double seconds;
-    std::function<void()> then;
+  struct Arrived {
+    int worker;
+    std::uint64_t used;
   };
   struct Server {
-    std::deque<Task> tasks = {};  // one after the other
+    std::deque<Arrived> pushes = {};
+    std::deque<int> answers = {};  // that can go out, by worker
     bool busy = false;
     double busy_s = 0;
     std::uint64_t version = 0;     // pushes applied
-    std::vector<int> clocks = {};  // with a bound: pushes of each worker,
-    std::vector<int> held = {};    // and whose answer waits
+    std::vector<int> clocks = {};  // pushes of each worker
+    std::vector<int> held = {};    // whose answer waits
   };
 
-  void Begin(int worker);
-  void GoOn(int worker);
-  void Push(int worker, int index);
-  void Serve(int index);
-  void Take(int index, int worker, std::uint64_t used);
-  void Answer(int index, int worker);
-  std::vector<int> Answered(Server& server, int worker) const;
+  // ---- Workers ----
 
-  void At(double time_s, std::function<void()> happen) { events_.emplace(time_s, std::move(happen)); }
-  void Work(int host, double seconds, std::function<void()> then);
-  void Advance(Host& host) const;
-  void ExpectEnd(Host& host);
-  double SpeedOf(const Host& host) const {
-    return std::min(1.0, scenario_.cores / static_cast<double>(host.jobs.size()));
+  void Begin(int worker) {
+    Worker& self = workers_[worker];
+    self.used = servers_.empty() ? shared_version_ : self.seen;
+    self.computed = false;
+    Work(crew_.HostOf(worker), crew_.NextCompute(worker), [this, worker] {
+      workers_[worker].computed = true;
+      GoOn(worker);
+    });
   }
-  void SendPart(int from_host, int to_host, std::function<void()> then);
+
+  // When the worker has computed, and has the answers to its last push.
+  void GoOn(int worker) {
+    Worker& self = workers_[worker];
+    if (!self.computed || self.missing > 0) return;
+    self.missing = static_cast<int>(servers_.size());
+    Push(worker, 0);
+  }
+
+  // To this server and those after it.
+  void Push(int worker, int index) {
+    const int host = crew_.HostOf(worker);
+    const std::uint64_t used = workers_[worker].used;
+    if (index < std::ssize(servers_)) {
+      return Work(host, TripSeconds(constants_.trip.worker_s, host), [=, this] {
+        SendPart(host, HostOfServer(index), [=, this] {
+          servers_[index].pushes.push_back({worker, used});
+          if (!servers_[index].busy) Serve(index);
+        });
+        Push(worker, index + 1);
+      });
+    }
+    if (servers_.empty()) staleness_.Add(shared_version_++ - used);
+    crew_.Finish(worker, now_s_);
+    if (servers_.empty() || scenario_.overlap) Begin(worker);
+  }
+
+  // ---- Servers ----
+
+  // One thing after the other: answers go out before the next push is looked at.
+  void Serve(int index) {
+    Server& self = servers_[index];
+    const int host = HostOfServer(index);
+    const bool answer = !self.answers.empty();
+    self.busy = answer || !self.pushes.empty();
+    if (!self.busy) return;
+    const double message_s = TripSeconds(constants_.trip.server_s, host) / 2;
+    const double seconds = answer ? message_s : message_s + constants_.apply_s() / scenario_.servers;
+    self.busy_s += seconds;
+    Work(host, seconds, [=, this] {
+      answer ? Answer(index) : Apply(index);
+      Serve(index);
+    });
+  }
+
+  // With a bound, whoever is too far ahead is answered when the slowest has pushed.
+  void Apply(int index) {
+    Server& self = servers_[index];
+    const auto [worker, used] = self.pushes.front();
+    self.pushes.pop_front();
+    if (index == 0) staleness_.Add(self.version - used);
+    ++self.version;
+    ++self.clocks[worker];
+    self.held.push_back(worker);
+    const int most = scenario_.way->bounded ? std::ranges::min(self.clocks) + scenario_.bound
+                                            : std::numeric_limits<int>::max();
+    const auto free = [&](int other) { return self.clocks[other] <= most; };
+    std::ranges::copy_if(self.held, std::back_inserter(self.answers), free);
+    std::erase_if(self.held, free);
+  }
+
+  void Answer(int index) {
+    Server& self = servers_[index];
+    const int worker = self.answers.front();
+    self.answers.pop_front();
+    SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = self.version] {
+      if (index == 0) workers_[worker].seen = version;
+      if (--workers_[worker].missing > 0) return;
+      scenario_.overlap ? GoOn(worker) : Begin(worker);
+    });
+  }
+
+  // ---- Hosts ----
 
   int HostOfServer(int index) const {
-    return scenario_.servers_on == ServersOn::kOwn ? crew_.hosts() + index : index % crew_.hosts();
+    return scenario_.servers_on == ServersOn::kOwn ? crew_.hosts + index : index % crew_.hosts;
   }
   double TripCrowding(int host) const {
-    return host < crew_.hosts() ? crew_.Crowding(host, constants_.trip_crowding) : 1;
+    return host < crew_.hosts ? crew_.Crowding(host, constants_.trip_crowding) : 1;
   }
   // Processor time of a trip at the end where a whole gradient takes `end_s`.
   double TripSeconds(double end_s, int host) const {
     const double fixed = constants_.trip_fixed_share;
     return end_s * (fixed + (1 - fixed) / scenario_.servers) * TripCrowding(host);
+  }
+
+  void At(double time_s, Then happen) { events_.emplace(time_s, std::move(happen)); }
+
+  // Of n that work on the c processors of a host each goes on at min(1, c / n) of the speed, as under a scheduler
+  // whose turns are short.
+  void Work(int host, double seconds, Then then) {
+    Host& self = hosts_[host];
+    Advance(self);
+    self.jobs.emplace(self.served_s + seconds, std::move(then));
+    ExpectEnd(self);
+  }
+  double SpeedOf(const Host& host) const {
+    return std::min(1.0, scenario_.cores / static_cast<double>(host.jobs.size()));
+  }
+  void Advance(Host& host) const {
+    host.served_s += (now_s_ - host.at_s) * SpeedOf(host);
+    host.at_s = now_s_;
+    ++host.changes;
+  }
+  // The next job ends then, unless another begins or ends before: that makes the event out of date.
+  void ExpectEnd(Host& host) {
+    if (host.jobs.empty()) return;
+    const double left_s = std::max(0.0, host.jobs.begin()->first - host.served_s);
+    At(now_s_ + left_s / SpeedOf(host), [this, &host, changes = host.changes] {
+      if (changes != host.changes) return;
+      Advance(host);
+      const auto job = host.jobs.extract(host.jobs.begin());
+      ExpectEnd(host);
+      job.mapped()();
+    });
+  }
+
+  // Each direction of a host's link carries one message at a time, in the order they come; the receiver's begins
+  // `latency` after the sender's.
+  void SendPart(int from_host, int to_host, Then then) {
+    if (from_host == to_host) {
+      return At(now_s_ + constants_.trip.latency_s / 2 * TripCrowding(from_host), std::move(then));
+    }
+    const double transfer_s = constants_.network.Transfer(constants_.gradient_bytes() / scenario_.servers);
+    double &out_s = hosts_[from_host].out_free_s, &in_s = hosts_[to_host].in_free_s;
+    const double sent_s = std::max(now_s_, out_s);
+    out_s = sent_s + transfer_s;
+    At(sent_s + constants_.network.latency_s, [this, &in_s, transfer_s, then = std::move(then)] {
+      in_s = std::max(now_s_, in_s) + transfer_s;
+      At(in_s, then);
+    });
   }
 
   const PlanConstants& constants_;
@@ -218,155 +343,11 @@ class Trips {
   std::vector<Worker> workers_;
   std::vector<Server> servers_;  // none where memory is shared
   std::vector<Host> hosts_;      // of workers, then of servers
-  std::multimap<double, std::function<void()>> events_;
+  std::multimap<double, Then> events_;
   double now_s_ = 0;
   std::uint64_t shared_version_ = 0;  // pushes, where there are no servers
   Staleness staleness_;               // at the first server
 };
-
-// Of n that work on the c processors of a host each goes on at min(1, c / n) of the speed, as under a scheduler
-// whose turns are short.
-void Trips::Work(int host, double seconds, std::function<void()> then) {
-  Host& self = hosts_[host];
-  Advance(self);
-  self.jobs.emplace(self.served_s + seconds, std::move(then));
-  ExpectEnd(self);
-}
-
-void Trips::Advance(Host& host) const {
-  host.served_s += (now_s_ - host.at_s) * SpeedOf(host);
-  host.at_s = now_s_;
-  ++host.changes;
-}
-
-// The next job ends then, unless another begins or ends before: that makes the event out of date.
-void Trips::ExpectEnd(Host& host) {
-  if (host.jobs.empty()) return;
-  const double left_s = std::max(0.0, host.jobs.begin()->first - host.served_s);
-  At(now_s_ + left_s / SpeedOf(host), [this, &host, changes = host.changes] {
-    if (changes != host.changes) return;
-    Advance(host);
-    const auto job = host.jobs.extract(host.jobs.begin());
-    ExpectEnd(host);
-    job.mapped()();
-  });
-}
-
-// Each direction of a host's link carries one message at a time, in the order they come; the receiver's begins
-// `latency` after the sender's.
-void Trips::SendPart(int from_host, int to_host, std::function<void()> then) {
-  if (from_host == to_host) {
-    return At(now_s_ + constants_.trip.latency_s / 2 * TripCrowding(from_host), std::move(then));
-  }
-  const double transfer_s = constants_.network.Transfer(constants_.gradient_bytes() / scenario_.servers);
-  double &out_s = hosts_[from_host].out_free_s, &in_s = hosts_[to_host].in_free_s;
-  const double sent_s = std::max(now_s_, out_s);
-  out_s = sent_s + transfer_s;
-  At(sent_s + constants_.network.latency_s, [this, &in_s, transfer_s, then = std::move(then)] {
-    in_s = std::max(now_s_, in_s) + transfer_s;
-    At(in_s, then);
-  });
-}
-
-void Trips::Begin(int worker) {
-  Worker& self = workers_[worker];
-  self.used = servers_.empty() ? shared_version_ : self.seen;
-  self.computed = false;
-  Work(crew_.HostOf(worker), crew_.NextCompute(worker), [this, worker] {
-    workers_[worker].computed = true;
-    GoOn(worker);
-  });
-}
-
-// When the worker has computed, and has the answers to its last push.
-void Trips::GoOn(int worker) {
-  Worker& self = workers_[worker];
-  if (!self.computed || self.missing > 0) return;
-  self.missing = static_cast<int>(servers_.size());
-  Push(worker, 0);
-}
-
-// To this server and those after it.
-void Trips::Push(int worker, int index) {
-  const int host = crew_.HostOf(worker);
-  const std::uint64_t used = workers_[worker].used;
-  if (index < std::ssize(servers_)) {
-    return Work(host, TripSeconds(constants_.trip.worker_s, host), [=, this] {
-      SendPart(host, HostOfServer(index), [=, this] { Take(index, worker, used); });
-      Push(worker, index + 1);
-    });
-  }
-  if (servers_.empty()) staleness_.Add(shared_version_++ - used);
-  crew_.Finish(worker, now_s_);
-  if (servers_.empty() || scenario_.overlap) Begin(worker);
-}
-
-// The next thing that the server has to do, if there is one.
-void Trips::Serve(int index) {
-  Server& self = servers_[index];
-  self.busy = !self.tasks.empty();
-  if (!self.busy) return;
-  const Task task = std::move(self.tasks.front());
-  self.tasks.pop_front();
-  self.busy_s += task.seconds;
-  Work(HostOfServer(index), task.seconds, [this, index, then = task.then] {
-    then();
-    Serve(index);
-  });
-}
-
-// A push that has arrived. Answers go out before the next one is looked at.
-void Trips::Take(int index, int worker, std::uint64_t used) {
-  Server& self = servers_[index];
-  const int host = HostOfServer(index);
-  const double message_s = TripSeconds(constants_.trip.server_s, host) / 2;
-  const double apply_s = constants_.apply_s() / scenario_.servers;
-  self.tasks.push_back(
-      {message_s + apply_s, [=, this, &self] {
-         if (index == 0) staleness_.Add(self.version - used);
-         ++self.version;
-         auto place = self.tasks.begin();
-         for (const int other : Answered(self, worker)) {
-           place = self.tasks.insert(place, {message_s, [=, this] { Answer(index, other); }}) + 1;
-         }
-       }});
-  if (!self.busy) Serve(index);
-}
-
-void Trips::Answer(int index, int worker) {
-  SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = servers_[index].version] {
-    if (index == 0) workers_[worker].seen = version;
-    if (--workers_[worker].missing > 0) return;
-    scenario_.overlap ? GoOn(worker) : Begin(worker);
-  });
-}
-
-// Who is to be answered after a push of the worker, in order: with a bound, whoever is too far ahead waits until
-// the slowest has pushed.
-std::vector<int> Trips::Answered(Server& server, int worker) const {
-  if (!scenario_.way->bounded) return {worker};
-  ++server.clocks[worker];
-  server.held.push_back(worker);
-  const int slowest = *std::ranges::min_element(server.clocks);
-  const auto free = [&](int other) { return server.clocks[other] - slowest <= scenario_.bound; };
-  std::vector<int> released;
-  std::ranges::copy_if(server.held, std::back_inserter(released), free);
-  std::erase_if(server.held, free);
-  return released;
-}
-
-Outcome Trips::Run(double communication_s) {
-  for (int worker = 0; worker < crew_.workers(); ++worker) Begin(worker);
-  while (!crew_.AllDone()) {
-    const auto next = events_.extract(events_.begin());
-    now_s_ = next.key();
-    next.mapped()();
-  }
-  Outcome outcome = crew_.Summarise(communication_s);
-  outcome.staleness = staleness_;
-  outcome.server_busy = servers_.empty() ? 0 : servers_[0].busy_s / now_s_;
-  return outcome;
-}
 
 }  // namespace
 
