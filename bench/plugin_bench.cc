@@ -63,18 +63,13 @@ class Training {
     )",
                               "plugin_bench");
     settings.Resolve();
-    Silent observer;
+    SilentObserver observer;
     const double start = CpuSeconds();
     Train(settings, observer);
     return 500'000 / (CpuSeconds() - start);
   }
 
  private:
-  struct Silent final : TrainObserver {
-    void OnRow(const MetricRow&) override {}
-    void OnEvaluation(std::int64_t, const Evaluation&) override {}
-    void OnEnd(const TrainResult&) override {}
-  };
   std::string env_;
 };
 

@@ -86,11 +86,10 @@ std::vector<Row> ConstantTable::Rows() const {
   for (const ConfigFields::Field& field : fields_.fields()) {
     if (field.name == "env" || field.name == "algo") continue;
     const auto known = origins_.find(field.name);
-    const std::string origin = known == origins_.end() ? "default" : known->second;
-    rows.push_back({{"", "constant", field.name, field.name},
+    rows.push_back({{"", "constant", field.name},
                     {"value", "value", Json::parse(field.get()), Readable(field)},
-                    {"origin", "origin", origin, origin},
-                    {"", "meaning", field.doc, field.doc}});
+                    {"origin", "origin", known == origins_.end() ? "default" : known->second},
+                    {"", "meaning", field.doc}});
   }
   return rows;
 }

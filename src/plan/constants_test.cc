@@ -50,8 +50,8 @@ TEST_F(ConstantsTest, AFileGivesThemBackExactlyAndTheLastOriginCounts) {
   read.SetOrigin("network_latency", "--latency");
   std::map<std::string, std::string> texts;
   for (const Row& row : read.Rows()) {
-    texts[row[0].text] = row[1].text;
-    EXPECT_EQ(row[2].text, row[0].text == "network_latency_s" ? "--latency" : Path());
+    texts[row[0].value] = row[1].text;
+    EXPECT_EQ(row[2].value, row[0].value == "network_latency_s" ? "--latency" : Path());
   }
   EXPECT_EQ(texts["network_latency_s"], "50.0 us");
   EXPECT_EQ(texts["network_bytes_per_s"], "1.2e+09");

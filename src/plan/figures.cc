@@ -10,28 +10,28 @@
 namespace trireme {
 namespace {
 
+std::string TextOf(const Figure& figure) {
+  if (!figure.text.empty()) return figure.text;
+  return figure.value.is_string() ? figure.value.get<std::string>() : figure.value.dump();
+}
+
 // A line of headings and one per row, in columns: texts begin below each other, numbers end so.
 std::string TableOf(const std::vector<Row>& rows) {
   if (rows.empty()) return "";
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max({widths[i], row[i].heading.size(), row[i].text.size()});
-    }
+  std::vector<std::string> lines(1 + rows.size());  // headings, and one for each row
+  for (std::size_t column = 0; column < rows.front().size(); ++column) {
+    if (rows.front()[column].heading.empty()) continue;
+    std::vector<std::string> texts = {rows.front()[column].heading};
+    for (const Row& row : rows) texts.push_back(TextOf(row[column]));
+    const std::size_t width = std::ranges::max(texts, {}, &std::string::size).size();
+    const char* const format = rows.front()[column].value.is_string() ? "{:<{}}  " : "{:>{}}  ";
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      lines[i] += fmt::format(fmt::runtime(format), texts[i], width);
   }
   std::string table;
-  const auto add_line = [&](const Row& row, std::string Figure::*text) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (row[i].heading.empty()) continue;
-      const std::string blanks(widths[i] - (row[i].*text).size(), ' ');
-      line += row[i].value.is_string() ? row[i].*text + blanks : blanks + row[i].*text;
-      line += "  ";
-    }
+  for (const std::string& line : lines) {
     if (!line.empty()) table += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  };
-  add_line(rows.front(), &Figure::heading);
-  for (const Row& row : rows) add_line(row, &Figure::text);
+  }
   return table;
 }
 
@@ -55,13 +55,6 @@ Json JsonOf(const Row& row) {
   for (const Figure& figure : row) {
     if (!figure.key.empty()) json[figure.key] = figure.value;
   }
-  return json;
-}
-
-// A value is written alike in TOML and JSON.
-Json JsonOf(const ConfigFields& fields) {
-  Json json = Json::object();
-  for (const ConfigFields::Field& field : fields.fields()) json[field.name] = Json::parse(field.get());
   return json;
 }
 

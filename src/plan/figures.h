@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/config.h"
 #include "trireme/metrics/plot.h"
 
 namespace trireme {
@@ -20,7 +19,7 @@ struct Figure {
   std::string key;        // in JSON; empty: not there
   std::string heading;    // in the table; empty: not there
   Json value;             // NaN and infinity are null in JSON
-  std::string text = {};  // for people
+  std::string text = {};  // for people; empty: the value
 };
 using Row = std::vector<Figure>;
 
@@ -54,7 +53,6 @@ struct Report {
 };
 
 Json JsonOf(const Row& row);
-Json JsonOf(const ConfigFields& fields);
 
 // The middle value, or the mean of the two middle ones; NaN values do not count. NaN when there is none.
 double Median(std::vector<double> values);

@@ -19,13 +19,15 @@ bool BeyondShards(const ForecastRow& row) { return row.way->in_step && row.worke
 Row FiguresOf(const ForecastRow& row, double one_worker_steps_per_s) {
   const Outcome& o = row.outcome;
   const double speedup = o.steps_per_s / one_worker_steps_per_s;
-  Json staleness = nullptr;
+  Figure staleness{"staleness", "staleness", nullptr, "-"};
   if (!row.way->in_step) {
-    staleness = {{"mean", o.staleness.mean()}, {"most", o.staleness.most}, {"histogram", o.staleness.pushes}};
+    const double mean = o.staleness.mean();
+    staleness.value = {{"mean", mean}, {"most", o.staleness.most}, {"histogram", o.staleness.pushes}};
+    staleness.text = fmt::format("{:.2f}", mean);
   }
   return {{"way", "", row.way->name},
           {"workers", "workers", row.workers, fmt::format("{}{}", BeyondShards(row) ? "*" : "", row.workers)},
-          {"hosts", "hosts", o.hosts, fmt::format("{}", o.hosts)},
+          {"hosts", "hosts", o.hosts},
           {"beyond_shards", "", BeyondShards(row)},
           Count("steps_per_s", "steps/s", o.steps_per_s),
           Decimal("speedup", "speed-up", speedup, 2),
@@ -36,8 +38,7 @@ Row FiguresOf(const ForecastRow& row, double one_worker_steps_per_s) {
           Duration("communication_s", "network", o.communication_s),
           Duration("waiting_s", "waiting", o.waiting_s),
           Decimal("server_busy", "server busy %", row.way->on_servers ? o.server_busy : kUnknown, 1, 100),
-          {"staleness", "staleness", staleness,
-           row.way->in_step ? "-" : fmt::format("{:.2f}", o.staleness.mean())}};
+          staleness};
 }
 
 double RateError(const ForecastRow& check) { return check.outcome.steps_per_s * check.measured.wall_s - 1; }
@@ -60,9 +61,9 @@ Row CheckFigures(const ForecastRow& check, const ForecastRow& one) {
   const double predicted = check.outcome.steps_per_s, measured = 1 / check.measured.wall_s;
   const bool in_step = check.way->in_step;
   return {
-      {"way", "way", check.way->name, std::string(check.way->name)},
+      {"way", "way", check.way->name},
       {"store", "", check.way->store},
-      {"workers", "workers", check.workers, fmt::format("{}", check.workers)},
+      {"workers", "workers", check.workers},
       Count("predicted_steps_per_s", "predicted/s", predicted),
       Count("measured_steps_per_s", "measured/s", measured),
       error("steps_per_s_error", RateError(check)),
@@ -163,14 +164,16 @@ Report MakeReport(const Forecast& forecast, const ConstantTable& constants) {
   fields.Add(question);
   Report report;
   report.facts = {{"env", forecast.env}, {"algo", forecast.algo}};
-  report.facts.update(JsonOf(fields));
+  for (const ConfigFields::Field& field : fields.fields()) {
+    report.facts[field.name] = Json::parse(field.get());  // written alike in TOML and JSON
+  }
   report.facts["overlap"] = question.scenario.overlap;
   report.facts["seed"] = question.scenario.seed;
   report.heading = fmt::format(
       "predicted by simulation: {}\nspeed-up is relative to one worker with its own parameters: {} steps/s",
       ListOf(report.facts), FormatCount(forecast.one_worker_steps_per_s));
   report.facts["one_worker_steps_per_s"] = forecast.one_worker_steps_per_s;
-  for (const Row& row : constants.Rows()) report.facts["constants"][row[0].text] = JsonOf(row);
+  for (const Row& row : constants.Rows()) report.facts["constants"][row[0].value] = JsonOf(row);
   report.facts["not_predicted"] = Json::object();
   report.sections.push_back({"constants", "", constants.Rows()});
   for (const PlanWay* const way : kPlanWays) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
@@ -18,7 +17,7 @@ constexpr double kLongestWarmUp = 60;  // seconds
 constexpr int kTurns = 8;              // so that what changes on the machine touches all alike
 
 // One worker with 1/parts of the work, which goes on whenever it is told to. It is the store of its algorithm,
-// too: it notes how much time lies between calls, which is what the worker computes, hands them to a store
+// too: it notes how much time lies between pushes, which is what the worker computes, hands them to a store
 // that is alone, and answers pushes and shares as if `parts` workers had sent the same.
 class LoneWorker final : ParameterStore {
  public:
@@ -34,27 +33,32 @@ class LoneWorker final : ParameterStore {
                                              .shards = settings.run.shards,
                                              .first_shard = 0,
                                              .own_shards = settings.run.shards / parts})) {
-    WarmUp();
+    // Kernels are generated and a replay is filled before the first push; neither is a part of the rounds.
+    for (const double begun_s = MonotonicSeconds(); compute_s.empty(); Iterate()) {
+      if (MonotonicSeconds() - begun_s > kLongestWarmUp) {
+        Fail("there was no gradient within {:g} s: reduce what is collected before learning starts",
+             kLongestWarmUp);
+      }
+    }
+    Iterate();
+    compute_s.clear();
+    iterations = shares = push_s = 0;
+    since_s_ = paused_s_ = CpuSeconds();
   }
 
   void RunFor(double seconds, const std::atomic<bool>& stop) {
-    Resume();
+    since_s_ += CpuSeconds() - paused_s_;
     const double end_s = MonotonicSeconds() + seconds;
     do Iterate();
     while (MonotonicSeconds() < end_s && !stop);
-    Pause();
+    paused_s_ = CpuSeconds();
   }
 
   std::vector<std::vector<double>> compute_s;  // before each push, by its position in the iteration
-  double iterations = 0, pushes = 0, shares = 0;
-  double computed_s = 0, push_s = 0;  // between pushes, and in them
-  std::size_t push_floats = 0;        // of the last one
+  double iterations = 0, shares = 0, push_s = 0;
+  std::size_t push_floats = 0;  // of the last one
 
-  double MeanRound() const {
-    if (pushes == 0) Fail("too few gradients to measure: give more --seconds");
-    return computed_s / pushes;
-  }
-  double StepsPerIteration() const { return static_cast<double>(algorithm_->steps_per_iteration()); }
+  double steps() const { return iterations * static_cast<double>(algorithm_->steps_per_iteration()); }
 
  private:
   static std::vector<float> Initial(const RunSettings& settings, const Network& network) {
@@ -62,48 +66,27 @@ class LoneWorker final : ParameterStore {
     network.Initialise(settings.run.seed, params);
     return params;
   }
-  // Kernels are generated and a replay is filled before the first push; neither is a part of the rounds.
-  void WarmUp() {
-    const double begun_s = MonotonicSeconds();
-    do {
-      Iterate();
-      if (MonotonicSeconds() - begun_s > kLongestWarmUp) {
-        Fail("there was no gradient within {:g} s: reduce what is collected before learning starts",
-             kLongestWarmUp);
-      }
-    } while (pushes == 0);
-    Iterate();
-    compute_s.clear();
-    iterations = pushes = shares = computed_s = push_s = since_push_s_ = 0;
-  }
   void Iterate() {
     MetricRow row;
     position_ = 0;
     algorithm_->Iterate(0, row);
     ++iterations;
   }
-  void Pause() { since_push_s_ += CpuSeconds() - since_s_; }
-  void Resume() { since_s_ = CpuSeconds(); }
 
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
-    Pause();
     if (position_ == compute_s.size()) compute_s.emplace_back();
-    compute_s[position_++].push_back(since_push_s_);
-    computed_s += std::exchange(since_push_s_, 0);
+    compute_s[position_++].push_back(CpuSeconds() - since_s_);
     for (float& value : gradient) value *= static_cast<float>(parts_);
     const double begun_s = CpuSeconds();
     const double norm = store_->Push(gradient, rule);
-    push_s += CpuSeconds() - begun_s;
+    since_s_ = CpuSeconds();
+    push_s += since_s_ - begun_s;
     push_floats = gradient.size();
-    ++pushes;
-    Resume();
     return norm;
   }
   void Share(std::span<double> values) override {
-    Pause();
     for (double& value : values) value *= parts_;
     ++shares;
-    Resume();
   }
   std::span<const float> Pull() override { return store_->Pull(); }
   std::span<const float> params() const override { return store_->params(); }
@@ -115,23 +98,32 @@ class LoneWorker final : ParameterStore {
 
   const int parts_;
   std::size_t position_ = 0;
-  double since_s_ = CpuSeconds(), since_push_s_ = 0;  // the latter is what was computed until the former
+  double since_s_ = 0, paused_s_ = 0;  // the end of the last push, as if there had been no pauses since
   std::unique_ptr<Executor> executor_;
   GroupOfOne alone_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Algorithm> algorithm_;
 };
 
-// Every round relative to the median of its position, which a single disturbed round does not move.
-std::vector<double> Ratios(const LoneWorker& worker) {
-  std::vector<double> ratios;
+struct Rounds {
+  double count = 0, mean_s = 0;
+  std::vector<double> ratios =
+      {};  // to the median of the position, which a single disturbed round does not move
+};
+
+Rounds RoundsOf(const LoneWorker& worker) {
+  Rounds rounds;
   for (const std::vector<double>& seconds : worker.compute_s) {
     const double median_s = Median(seconds);
     for (const double each : seconds) {
-      if (median_s > 0) ratios.push_back(each / median_s);
+      ++rounds.count;
+      rounds.mean_s += each;
+      if (median_s > 0) rounds.ratios.push_back(each / median_s);
     }
   }
-  return ratios;
+  if (rounds.count == 0) Fail("too few gradients to measure: give more --seconds");
+  rounds.mean_s /= rounds.count;
+  return rounds;
 }
 
 }  // namespace
@@ -159,16 +151,17 @@ void MeasureRounds(const RunSettings& settings, double seconds, const std::atomi
     part.RunFor(seconds / 2 / kTurns, stop);
   }
   if (stop) Fail("interrupted");
-  const double whole_s = whole.MeanRound(), part_s = part.MeanRound();
+  const Rounds rounds = RoundsOf(whole);
+  const double whole_s = rounds.mean_s, part_s = RoundsOf(part).mean_s;
   constants.round_split_s =
       shards == 1 ? whole_s : std::clamp((whole_s - part_s) * shards / (shards - 1), 0.0, whole_s);
   constants.round_fixed_s = whole_s - constants.round_split_s;
-  constants.round_times = Hundredths(Ratios(whole));
+  constants.round_times = Hundredths(rounds.ratios);
   constants.floats = static_cast<int>(whole.push_floats);
-  constants.steps_per_round = whole.iterations / whole.pushes * whole.StepsPerIteration();
-  constants.apply_s_per_float = whole.push_s / whole.pushes / constants.floats;
+  constants.steps_per_round = whole.steps() / rounds.count;
+  constants.apply_s_per_float = whole.push_s / rounds.count / constants.floats;
   // After every iteration the first worker tells the others how to go on.
-  constants.notices_per_round = (whole.shares + whole.iterations) / whole.pushes;
+  constants.notices_per_round = (whole.shares + whole.iterations) / rounds.count;
 }
 
 }  // namespace trireme

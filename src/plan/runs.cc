@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <thread>
 
@@ -20,23 +19,16 @@ namespace {
 constexpr double kShortShare = 0.2;  // length of the shorter run
 constexpr int kMoreAttempts = 8;     // beyond the pairs that are wanted
 constexpr int kValidationPairs = 5;
-constexpr double kProbeSeconds = 0.1;
+constexpr double kProbeSeconds = 0.2;
 constexpr double kLeast = 1e-7;  // seconds that anything takes at least
-
-struct Unobserved final : TrainObserver {
-  void OnRow(const MetricRow&) override {}
-  void OnEvaluation(std::int64_t, const Evaluation&) override {}
-  void OnEnd(const TrainResult&) override {}
-};
 
 // Of child processes that have ended.
 double ChildrenSeconds() {
   rusage usage;
   getrusage(RUSAGE_CHILDREN, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  const timeval &user = usage.ru_utime, &system = usage.ru_stime;
+  return static_cast<double>(user.tv_sec + system.tv_sec) +
+         1e-6 * static_cast<double>(user.tv_usec + system.tv_usec);
 }
 
 // Nothing when it was interrupted, or too short to tell.
@@ -75,29 +67,6 @@ Rate MedianOf(const std::vector<Rate>& rates) {
   return median;
 }
 
-// Of one allreduce of two threads, in the batch of calls that others disturbed least.
-double ThreadsAllReduce(std::size_t floats) {
-  const std::size_t calls = std::clamp<std::size_t>(500'000 / floats, 2, 20);
-  ThreadGroup group(2);
-  double least_s = std::numeric_limits<double>::infinity();
-  const double end_s = MonotonicSeconds() + kProbeSeconds;
-  const auto body = [&](int rank) {
-    ThreadCommunicator comm(group, rank);
-    AlignedBuffer<float> values(floats);
-    for (float more = 1; more != 0;) {
-      const double begun_s = MonotonicSeconds();
-      for (std::size_t i = 0; i < calls; ++i) comm.AllReduceSum(values.span());
-      if (rank == 0) least_s = std::min(least_s, (MonotonicSeconds() - begun_s) / static_cast<double>(calls));
-      more = MonotonicSeconds() < end_s ? 1 : 0;
-      comm.Broadcast(std::span(&more, 1));
-    }
-  };
-  std::thread other(body, 1);
-  body(0);
-  other.join();
-  return least_s;
-}
-
 // Measures short runs and puts what they show into the constants.
 struct Calibration {
   const MakeSettings& make_settings;
@@ -109,20 +78,21 @@ struct Calibration {
   // Through servers they do less in the same time.
   RunCase CaseOf(const PlanWay& way, int workers) const {
     const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
-    return {&way, workers, make_settings(way, workers), seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
+    return {{&way, workers}, make_settings(way, workers), seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
   }
   // Rates become those per round of one worker. Of workers on their own, or a lone one.
   void Measure(std::span<RunCase> cases) const {
     RunInTurns(cases, pairs, stop);
     if (stop) Fail("interrupted");
     for (RunCase& one : cases) {
-      if (std::isnan(one.rate.wall_s)) Fail("runs were too short to be measured: give more --seconds");
+      if (std::isnan(one.measured.wall_s)) Fail("runs were too short to be measured: give more --seconds");
       const double steps = constants.steps_per_round * one.workers;
-      for (double* const each : {&one.rate.wall_s, &one.rate.cpu_s, &one.rate.servers_cpu_s}) *each *= steps;
+      for (double* const each : {&one.measured.wall_s, &one.measured.cpu_s, &one.measured.servers_cpu_s})
+        *each *= steps;
     }
   }
   void Fit(const RunCase& one, const std::function<void(PlanConstants&, double)>& set) const {
-    constants = FitTo(constants, one.ToSimulate(), one.rate.wall_s, set);
+    constants = FitTo(constants, one.ToSimulate(), one.measured.wall_s, set);
   }
 
   // A round of the algorithm takes what it takes in a run: with what happens between iterations, and with a
@@ -130,7 +100,7 @@ struct Calibration {
   void ScaleRounds() const {
     RunCase cases[] = {CaseOf(kAllReduceWay, 1)};
     Measure(cases);
-    const double round_s = cases[0].rate.cpu_s - constants.apply_s();
+    const double round_s = cases[0].measured.cpu_s - constants.apply_s();
     const double scale = std::max(kLeast, round_s) / constants.RoundSeconds(1);
     constants.round_fixed_s *= scale;
     constants.round_split_s *= scale;
@@ -139,7 +109,7 @@ struct Calibration {
   void MeasureShared() const {
     RunCase cases[] = {CaseOf(kSharedWay, 1), CaseOf(kSharedWay, UsableProcessors())};
     Measure(cases);
-    const double alone_s = cases[0].rate.cpu_s, crowded_s = cases[1].rate.cpu_s / cases[1].workers;
+    const double alone_s = cases[0].measured.cpu_s, crowded_s = cases[1].measured.cpu_s / cases[1].workers;
     constants.shared_s = std::max(kLeast, alone_s - constants.RoundSeconds(1));
     constants.crowding = std::max(1.0, crowded_s / alone_s);
   }
@@ -152,14 +122,14 @@ struct Calibration {
     FitTrip(cases[0]);
     if (cases[1].settings->run.server.overlap) FitTrip(cases[1]);
     if (cases[2].workers > 1) Fit(cases[2], [](PlanConstants& c, double f) { c.trip_crowding = f; });
-    const Link& link = cases[0].rate.link;
+    const Link& link = cases[0].measured.link;
     constants.trip_fixed_share = link.latency_s / link.Seconds(constants.gradient_bytes());
   }
   // Processor time at both ends, and the rest. Processor time that a trip does not wait for, such as falling
   // asleep after the answer, is no part of it. Where computing hides the trip, it costs the worker's part.
   void FitTrip(const RunCase& one) const {
-    const double worker_s = std::max(kLeast, one.rate.cpu_s - constants.RoundSeconds(1));
-    const double server_s = std::max(kLeast, one.rate.servers_cpu_s - constants.apply_s());
+    const double worker_s = std::max(kLeast, one.measured.cpu_s - constants.RoundSeconds(1));
+    const double server_s = std::max(kLeast, one.measured.servers_cpu_s - constants.apply_s());
     const double latency_s = constants.trip.latency_s;
     const bool hidden = one.settings->run.server.overlap;
     Fit(one, [=](PlanConstants& c, double factor) {
@@ -180,7 +150,7 @@ void LeaveOutAllButTraining(RunConfig& run) {
 }
 
 TrainResult RunOnce(const RunSettings& settings, const Straggler& straggler, const std::atomic<bool>& stop) {
-  Unobserved observer;
+  SilentObserver observer;
   return Train(settings, observer,
                {.straggler = straggler, .stop = &stop, .server_program = "/proc/self/exe"});
 }
@@ -205,15 +175,37 @@ void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& st
       }
     }
   }
-  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].rate = MedianOf(rates[i]);
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].measured = MedianOf(rates[i]);
 }
 
 Link ProbeThreads(std::size_t floats) {
-  const double one_s = ThreadsAllReduce(1), all_s = ThreadsAllReduce(floats);
-  const auto bytes = static_cast<double>(floats * sizeof(float));
+  const std::size_t sizes[] = {1, floats};
+  double least_s[] = {1e9, 1e9};  // of a call, in the batch that others disturbed least
+  ThreadGroup group(2);
+  const double end_s = MonotonicSeconds() + kProbeSeconds;
+  const auto body = [&](int rank) {
+    ThreadCommunicator comm(group, rank);
+    AlignedBuffer<float> values(floats);
+    for (float more = 1; more != 0;) {
+      for (const int which : {0, 1}) {
+        const int calls = static_cast<int>(std::clamp<std::size_t>(500'000 / sizes[which], 2, 20));
+        const double begun_s = MonotonicSeconds();
+        for (int i = 0; i < calls; ++i) comm.AllReduceSum(values.span().first(sizes[which]));
+        const double call_s = (MonotonicSeconds() - begun_s) / calls;
+        if (rank == 0) least_s[which] = std::min(least_s[which], call_s);
+      }
+      more = MonotonicSeconds() < end_s ? 1 : 0;
+      comm.Broadcast(std::span(&more, 1));
+    }
+  };
+  std::thread other(body, 1);
+  body(0);
+  other.join();
   // Below the noise of the two figures there is no rate to be seen; a memory's is not above this.
   constexpr double kFastest = 1e12;
-  return {.latency_s = one_s / 2, .bytes_per_s = std::min(kFastest, bytes / std::max(all_s - one_s, 1e-12))};
+  const double more_s = std::max(least_s[1] - least_s[0], 1e-12);
+  return {.latency_s = least_s[0] / 2,
+          .bytes_per_s = std::min(kFastest, static_cast<double>(floats * sizeof(float)) / more_s)};
 }
 
 PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
@@ -263,18 +255,17 @@ void Validate(const PlanConstants& constants, const MakeSettings& make_settings,
   const Scenario& asked = forecast.question.scenario;
   const Slowness& slow = asked.slow;
   std::vector<RunCase> cases;
-  std::vector<Outcome> predicted;
   for (const PlanWay* const way : kPlanWays) {
     if (!constants.Knows(*way)) continue;
     for (int workers = 1; workers <= UsableProcessors(); workers *= 2) {
       try {
-        RunCase one{way, workers, make_settings(*way, workers)};
+        RunCase one{{way, workers}, make_settings(*way, workers)};
         if (slow.factor > 1 && slow.worker < workers) one.straggler = {slow.worker, slow.factor};
         Scenario here = one.ToSimulate();
         here.bound = asked.bound;
         here.slow = slow;
-        predicted.push_back(Simulate(constants, here));
-        one.steps = seconds * predicted.back().steps_per_s;
+        one.outcome = Simulate(constants, here);
+        one.steps = seconds * one.outcome.steps_per_s;
         cases.push_back(std::move(one));
       } catch (const Error& error) {
         forecast.notes.push_back(
@@ -283,9 +274,8 @@ void Validate(const PlanConstants& constants, const MakeSettings& make_settings,
     }
   }
   RunInTurns(cases, kValidationPairs, stop);
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const RunCase& one = cases[i];
-    if (!std::isnan(one.rate.wall_s)) forecast.Add({one.way, one.workers, predicted[i], one.rate});
+  for (const RunCase& one : cases) {
+    if (!std::isnan(one.measured.wall_s)) forecast.Add(one);
   }
   if (stop) forecast.notes.emplace_back("interrupted: some runs are missing");
 }

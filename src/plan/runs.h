@@ -25,22 +25,19 @@ void LeaveOutAllButTraining(RunConfig& run);
 // Trains without files. Throws Error.
 TrainResult RunOnce(const RunSettings& settings, const Straggler& straggler, const std::atomic<bool>& stop);
 
-// A run that is to be measured.
-struct RunCase {
-  const PlanWay* way;
-  int workers;
-  std::unique_ptr<RunSettings> settings;  // resolved
-  double steps = 0;                       // about, of the longer run of a pair
+// A run that is to be measured, beside its prediction if there is one.
+struct RunCase : ForecastRow {
+  std::unique_ptr<RunSettings> settings = {};  // resolved
+  double steps = 0;                            // about, of the longer run of a pair
   Straggler straggler = {};
-  Rate rate = {};  // found
 
   // The same on this machine, its server included.
   Scenario ToSimulate() const;
 };
 
 // Measures so many pairs of runs of each case, in turns, so that what changes on the machine meanwhile touches all
-// alike; the rate is the medians over the pairs. Runs that are too short to tell are made longer; after some
-// attempts, or when `stop` is set, the rate is what there is, perhaps unknown. Throws Error.
+// alike; `measured` is the medians over the pairs. Runs that are too short to tell are made longer; after some
+// attempts, or when `stop` is set, it is what there is, perhaps unknown. Throws Error.
 void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& stop);
 
 // Two threads that sum `floats` floats in shared memory: half the time for one float (an allreduce meets

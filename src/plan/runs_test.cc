@@ -112,16 +112,16 @@ TEST(RunsTest, MeasuresARealAlgorithm) {
   EXPECT_GE(c.notices_per_round, 1);  // statistics and an announcement in every iteration
   EXPECT_GT(Simulate(c, {.workers = 2}).steps_per_s, 0);
 
-  RunCase cases[] = {{&kAllReduceWay, 1, std::move(settings), 100'000}};
+  RunCase cases[] = {{{&kAllReduceWay, 1}, std::move(settings), 100'000}};
   RunInTurns(cases, 1, stopped);
-  EXPECT_TRUE(std::isnan(cases[0].rate.wall_s));
+  EXPECT_TRUE(std::isnan(cases[0].measured.wall_s));
   RunInTurns(cases, 2, stop);
-  EXPECT_GT(cases[0].rate.wall_s, 0);
-  EXPECT_GT(cases[0].rate.cpu_s, 0);
+  EXPECT_GT(cases[0].measured.wall_s, 0);
+  EXPECT_GT(cases[0].measured.cpu_s, 0);
   cases[0].steps = 100;  // two runs of one iteration tell nothing, so they get longer
   RunInTurns(cases, 1, stop);
   EXPECT_GT(cases[0].steps, 256);
-  EXPECT_GT(cases[0].rate.wall_s, 0);
+  EXPECT_GT(cases[0].measured.wall_s, 0);
 }
 
 TEST(RunsTest, ThreadsAreQuick) {

@@ -24,4 +24,11 @@ class TrainObserver {
   virtual void OnEnd(const TrainResult& result) = 0;
 };
 
+// For whom the result is enough.
+struct SilentObserver : TrainObserver {
+  void OnRow(const MetricRow&) override {}
+  void OnEvaluation(std::int64_t, const Evaluation&) override {}
+  void OnEnd(const TrainResult&) override {}
+};
+
 }  // namespace trireme

@@ -134,12 +134,6 @@ class ClosedBatch final : public ForwardingBatch {
   int steps_ = 0;
 };
 
-struct Quiet final : TrainObserver {
-  void OnRow(const MetricRow&) override {}
-  void OnEvaluation(std::int64_t, const Evaluation&) override {}
-  void OnEnd(const TrainResult&) override {}
-};
-
 TEST(Spaces, AMaskThatAllowsNothingEndsTheRun) {
   for (const auto& [closed, algo] : {std::pair{Closed::kTraining, "ppo"},
                                      {Closed::kTraining, "dqn"},
@@ -159,7 +153,7 @@ TEST(Spaces, AMaskThatAllowsNothingEndsTheRun) {
     }
     settings.Resolve();
     try {
-      Quiet observer;
+      SilentObserver observer;
       Train(settings, observer);
       ADD_FAILURE() << env.spec.name << " trained on";
     } catch (const Error& error) {

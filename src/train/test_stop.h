@@ -7,10 +7,8 @@
 
 namespace trireme {
 
-struct StopAfterRow final : TrainObserver {
+struct StopAfterRow final : SilentObserver {
   void OnRow(const MetricRow&) override { stop = true; }
-  void OnEvaluation(std::int64_t, const Evaluation&) override {}
-  void OnEnd(const TrainResult&) override {}
 
   std::atomic<bool> stop{false};
 };
