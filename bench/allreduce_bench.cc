@@ -13,16 +13,12 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/processes.h"
 
 namespace trireme {
 namespace {
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // Seconds of `calls` calls, as the slowest process has them.
 double Time(int calls, const std::function<void()>& call) {

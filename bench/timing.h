@@ -1,14 +1,12 @@
-// What benchmarks share: a clock, the median, and the arithmetic peak of the core they run on.
+// What benchmarks share: a clock and the arithmetic peak of the core they run on.
 //
 // Clocks of shared virtual processors wander, so a speed is best given as a ratio of two measurements taken
 // right after each other. FmaPeak() is short enough (tens of microseconds) to be taken again and again.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <vector>
 
+#include "trireme/base/median.h"
 #include "trireme/base/simd.h"
 #include "trireme/nn/vec.h"
 
@@ -17,13 +15,6 @@ namespace trireme {
 // Seconds on a clock that never goes back.
 inline double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// The middle one of `values`, which must not be empty; the upper one of an even number.
-inline double Median(std::vector<double> values) {
-  const std::size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  return values[middle];
 }
 
 namespace timing_internal {

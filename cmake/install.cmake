@@ -41,11 +41,11 @@ endif()
 list(TRANSFORM folders PREPEND trireme_ OUTPUT_VARIABLE archives)
 export(TARGETS ${archives} FILE ${PROJECT_BINARY_DIR}/TriremeFolders.cmake)
 
-# Headers of plug-ins and of tests stay at home, but for the kit that environments of others are tested with.
+# Headers of plug-ins, of tests and of the program stay at home, but for the kit that environments of others are tested with.
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi|ffmpeg|nn/torch)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi|ffmpeg|nn/torch)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|metrics/figures|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 install(FILES ${PROJECT_SOURCE_DIR}/src/env_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development)

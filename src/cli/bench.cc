@@ -142,7 +142,7 @@ int RunSpeedup(const SpeedupFlags& flags) {
   }
 
   const bool interrupted = runs.size() < wanted;
-  const Report report = MakeReport(question, runs, interrupted);
+  const CommandReport report = MakeReport(question, runs, interrupted);
   const std::string json = report.ToJson();
   WriteFileAtomically(out / "speedup.json", fmt::format("{}\n", json));
   WriteFileAtomically(out / "speedup.svg", report.plot.ToSvg());

@@ -160,7 +160,7 @@ int RunPlan(const PlanFlags& flags) {
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
     Validate(table.values, make_settings, config.seconds / 6, stop, forecast);
   }
-  const Report report = MakeReport(forecast, table);
+  const CommandReport report = MakeReport(forecast, table);
   if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
   if (flags.json) {
     fmt::print("{}\n", report.ToJson());

@@ -64,6 +64,16 @@ std::string FormatDuration(double seconds) {
   return fmt::format("{:.0f}d{:02.0f}h", std::floor(hours / 24), std::fmod(hours, 24));
 }
 
+std::string FormatSeconds(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  double shown = seconds * 1e9;
+  std::size_t unit = 0;
+  for (; std::abs(shown) >= 999.5 && unit < 3; ++unit) shown /= 1000;
+  const int decimals = std::abs(shown) < 9.995 ? 2 : std::abs(shown) < 99.95 ? 1 : 0;
+  constexpr const char* kUnits[] = {"ns", "us", "ms", "s"};
+  return fmt::format("{:.{}f} {}", shown, decimals, kUnits[unit]);
+}
+
 std::string FormatProgress(const Progress& progress) {
   const auto steps = static_cast<double>(progress.steps);
   const auto total = static_cast<double>(progress.total_steps);

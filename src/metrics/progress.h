@@ -18,6 +18,9 @@ std::string FormatBytes(std::uint64_t bytes);
 // "0.4s", "9s", "1m05s", "2h03m", "3d04h"; "?" when negative or not finite.
 std::string FormatDuration(double seconds);
 
+// Three significant digits: "850 ns", "12.3 us", "2.00 s"; "-" when not finite.
+std::string FormatSeconds(double seconds);
+
 // NaN and zero totals mean unknown: the part of the line is left out.
 struct Progress {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();

@@ -57,6 +57,14 @@ Progress Sample() {
   return progress;
 }
 
+TEST(FormatSeconds, PicksTheUnit) {
+  EXPECT_EQ(FormatSeconds(12.34e-6), "12.3 us");
+  EXPECT_EQ(FormatSeconds(0.00099999), "1.00 ms");
+  EXPECT_EQ(FormatSeconds(0), "0.00 ns");
+  EXPECT_EQ(FormatSeconds(250), "250 s");
+  EXPECT_EQ(FormatSeconds(std::numeric_limits<double>::infinity()), "-");
+}
+
 TEST(FormatProgress, WholeLine) {
   EXPECT_EQ(FormatProgress(Sample()),
             "steps 1.2M/5.0M  24%  412k steps/s  return 233.1  eval 310.0 (target 475)  ETA 9s");

@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/metrics/figures.h"
 #include "trireme/metrics/markup.h"
 #include "trireme/metrics/progress.h"
 #include "trireme/picture/png.h"
@@ -100,72 +101,109 @@ std::string Tile(std::string_view value, std::string_view caption) {
                      EscapeMarkup(caption));
 }
 
-std::string FactsTable(const RunFacts& facts) {
-  std::vector<std::pair<std::string, std::string>> rows = {
-      {"Environment", facts.task()},
-      {"Algorithm", facts.algo},
-      {"Parameter store", facts.store},
-      {"Device", facts.device},
-      {"Precision", facts.precision},
-      {"Workers", std::to_string(facts.workers)},
-      {"Seed", std::to_string(facts.seed)},
-      {"Environment steps",
-       WithSeparators(static_cast<std::uint64_t>(std::max<std::int64_t>(facts.steps, 0)))},
-      {"Wall time", Seconds(facts.wall_s)},
-      {"CPU time", Seconds(facts.cpu_s)},
-      {"Evaluation return", Return(facts.eval_return_mean, facts.eval_return_std)},
-      {"Evaluation episodes", std::to_string(facts.eval_episodes)},
+// Every fact: its key in ResultJson, and its heading in the table of the report. Some are there only where they have
+// something to say, and a few tell one of both alone.
+Row FiguresOf(const RunFacts& facts) {
+  const auto optional = [](const auto& value) { return value ? Json(*value) : Json(); };
+  const auto seconds = [](const char* key, const char* heading, double value) {
+    return Figure{key, heading, value, Seconds(value)};
   };
-  if (!facts.env_note.empty()) rows.emplace_back("Environment", facts.env_note);
+  const auto whole = [](const char* key, const char* heading, std::int64_t value) {
+    return Figure{key, heading, value,
+                  WithSeparators(static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0)))};
+  };
+  Row row = {{"env", "Environment", facts.env, facts.task()},
+             {"env_options", "", facts.env_options},
+             {"algo", "Algorithm", facts.algo},
+             {"store", "Parameter store", facts.store},
+             {"device", "Device", facts.device},
+             {"precision", "Precision", facts.precision},
+             {"workers", "Workers", facts.workers},
+             {"seed", "Seed", facts.seed},
+             whole("steps", "Environment steps", facts.steps),
+             seconds("wall_s", "Wall time", facts.wall_s),
+             seconds("cpu_s", "CPU time", facts.cpu_s),
+             {"steps_per_s", "", facts.steps_per_s},
+             {"eval_return_mean", "Evaluation return", facts.eval_return_mean,
+              Return(facts.eval_return_mean, facts.eval_return_std)},
+             {"eval_return_std", "", facts.eval_return_std},
+             {"eval_episodes", "Evaluation episodes", facts.eval_episodes}};
+  const auto add = [&](const Figure& figure) { row.push_back(figure); };
+  if (!facts.env_note.empty()) add({"env_note", "Environment", facts.env_note});
   if (facts.env_failures > 0) {
-    rows.emplace_back("Failures of environments",
-                      fmt::format("{}, the last time {}", facts.env_failures, facts.env_last_failure));
+    add({"env_failures", "Failures of environments", facts.env_failures,
+         fmt::format("{}, the last time {}", facts.env_failures, facts.env_last_failure)});
+    add({"env_last_failure", "", facts.env_last_failure});
   }
-  if (!facts.env_warning.empty()) rows.emplace_back("Broken rules", facts.env_warning);
-  if (facts.eval_cut_off > 0) rows.emplace_back("of them cut off", std::to_string(facts.eval_cut_off));
-  if (facts.best_steps) {
-    rows.emplace_back("Best evaluation",
-                      fmt::format("{} after {} steps", Return(facts.best_return_mean, facts.best_return_std),
-                                  WithSeparators(static_cast<std::uint64_t>(*facts.best_steps))));
-  }
-  if (facts.target) {
-    rows.emplace_back(
-        "Target", fmt::format("{:g}, {}", *facts.target, facts.reached_target ? "reached" : "not reached"));
-  }
-  if (facts.time_to_target_s) rows.emplace_back("Time to target", Seconds(*facts.time_to_target_s));
-  if (facts.steps_to_target) {
-    const auto steps = static_cast<std::uint64_t>(std::max<std::int64_t>(*facts.steps_to_target, 0));
-    rows.emplace_back("Steps to target", WithSeparators(steps));
-  }
-  rows.emplace_back("Bytes sent", WithSeparators(facts.bytes_sent));
-  rows.emplace_back("Messages sent", WithSeparators(facts.messages_sent));
-  if (facts.rounds > 0) {
-    const auto rounds = static_cast<double>(facts.rounds);
-    rows.emplace_back(
-        "Updates", fmt::format("{}, each with {:.1f} bytes in {:.2f} messages", WithSeparators(facts.rounds),
-                               static_cast<double>(facts.bytes_sent) / rounds,
-                               static_cast<double>(facts.messages_sent) / rounds));
-  }
+  if (!facts.env_warning.empty()) add({"env_warning", "Broken rules", facts.env_warning});
+  if (facts.eval_cut_off > 0) add({"eval_cut_off", "of them cut off", facts.eval_cut_off});
+  if (!facts.which.empty()) add({"which", "", facts.which});
+  add({"best_return_mean", "", facts.best_return_mean});
+  add({"best_return_std", "", facts.best_return_std});
+  add({"best_steps", facts.best_steps ? "Best evaluation" : "", optional(facts.best_steps),
+       fmt::format("{} after {} steps", Return(facts.best_return_mean, facts.best_return_std),
+                   WithSeparators(static_cast<std::uint64_t>(facts.best_steps.value_or(0))))});
+  add({"target", facts.target ? "Target" : "", optional(facts.target),
+       fmt::format("{:g}, {}", facts.target.value_or(0), facts.reached_target ? "reached" : "not reached")});
+  add({"reached_target", "", facts.reached_target});
+  add({"time_to_target_s", facts.time_to_target_s ? "Time to target" : "", optional(facts.time_to_target_s),
+       Seconds(facts.time_to_target_s.value_or(0))});
+  add({"steps_to_target", facts.steps_to_target ? "Steps to target" : "", optional(facts.steps_to_target),
+       whole("", "", facts.steps_to_target.value_or(0)).text});
+  add({"bytes_sent", "Bytes sent", facts.bytes_sent, WithSeparators(facts.bytes_sent)});
+  add({"messages_sent", "Messages sent", facts.messages_sent, WithSeparators(facts.messages_sent)});
+  const double rounds = facts.rounds == 0 ? NAN : static_cast<double>(facts.rounds);
+  const double bytes = static_cast<double>(facts.bytes_sent) / rounds;
+  const double messages = static_cast<double>(facts.messages_sent) / rounds;
+  add({"rounds", facts.rounds == 0 ? "" : "Updates", facts.rounds,
+       fmt::format("{}, each with {:.1f} bytes in {:.2f} messages", WithSeparators(facts.rounds), bytes,
+                   messages)});
+  add({"bytes_per_round", "", bytes});
+  add({"messages_per_round", "", messages});
   for (const LinkFacts& link : facts.links) {
-    rows.emplace_back(fmt::format("Worker {} to {}", link.worker, link.to), LinkText(link));
+    add({"", fmt::format("Worker {} to {}", link.worker, link.to), LinkText(link)});
   }
-  rows.emplace_back("Memory for experience", FormatBytes(facts.experience_bytes));
-  for (std::size_t i = 0; i < facts.per_worker.size(); ++i) {
-    const WorkerFacts& worker = facts.per_worker[i];
-    rows.emplace_back(fmt::format("Worker {}", i),
-                      fmt::format("{} steps, busy {}, idle {}", WithSeparators(worker.steps),
-                                  Seconds(worker.busy_s), Seconds(worker.idle_s)));
+  add({"experience_bytes", "Memory for experience", facts.experience_bytes,
+       FormatBytes(facts.experience_bytes)});
+  double idle_s = 0;
+  Json workers = Json::array(), links = Json::array();
+  for (const WorkerFacts& worker : facts.per_worker) {
+    idle_s += worker.idle_s;
+    add({"", fmt::format("Worker {}", workers.size()),
+         fmt::format("{} steps, busy {}, idle {}", WithSeparators(worker.steps), Seconds(worker.busy_s),
+                     Seconds(worker.idle_s))});
+    workers.push_back({{"steps", worker.steps}, {"busy_s", worker.busy_s}, {"idle_s", worker.idle_s}});
   }
+  add({"idle_s", "", idle_s});
+  add({"per_worker", "", workers});
+  for (const LinkFacts& link : facts.links) {
+    links.push_back({{"worker", link.worker},
+                     {"to", link.to},
+                     {"latency_s", link.latency_s},
+                     {"bytes_per_s", link.bytes_per_s},
+                     {"bytes", link.bytes},
+                     {"messages", link.messages},
+                     {"estimate_s", link.estimate_s},
+                     {"waited_s", link.waited_s}});
+  }
+  if (!links.empty()) add({"links", "", links});
   if (!facts.staleness.empty()) {
-    rows.emplace_back(
-        "Staleness", fmt::format("mean {:.2f}, most {}; gradients by age in versions: {}",
-                                 facts.staleness_mean, facts.staleness_most, StalenessText(facts.staleness)));
+    add({"staleness_mean", "Staleness", facts.staleness_mean,
+         fmt::format("mean {:.2f}, most {}; gradients by age in versions: {}", facts.staleness_mean,
+                     facts.staleness_most, StalenessText(facts.staleness))});
+    add({"staleness_max", "", facts.staleness_most});
+    add({"staleness_histogram", "", facts.staleness});
   }
-  rows.emplace_back("Parameters, SHA-256", facts.params_sha256);
+  add({"params_sha256", "Parameters, SHA-256", facts.params_sha256});
+  return row;
+}
+
+std::string FactsTable(const RunFacts& facts) {
   std::string table = "<div class=\"card\"><table>\n";
-  for (const auto& [name, value] : rows) {
-    table += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", EscapeMarkup(name),
-                         EscapeMarkup(value));
+  for (const Figure& figure : FiguresOf(facts)) {
+    if (figure.heading.empty()) continue;
+    table += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", EscapeMarkup(figure.heading),
+                         EscapeMarkup(TextOf(figure)));
   }
   return table + "</table></div>\n";
 }
@@ -203,6 +241,8 @@ std::string LinkText(const LinkFacts& link) {
                      FormatBytes(link.bytes), FormatCount(static_cast<double>(link.messages)),
                      Seconds(link.estimate_s), Seconds(link.waited_s));
 }
+
+std::string ResultJson(const RunFacts& facts) { return JsonOf(FiguresOf(facts)).dump(); }
 
 LinePlot LearningCurve(const RunReport& report) {
   LinePlot plot;

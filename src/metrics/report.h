@@ -107,6 +107,9 @@ struct RunReport {
 // "118 us, 1100 MB/s; 24.3 MiB in 2.3k messages: 0.31 s by these figures, waited 0.42 s"
 std::string LinkText(const LinkFacts& link);
 
+// One JSON object on one line: the contract of --json.
+std::string ResultJson(const RunFacts& facts);
+
 LinePlot LearningCurve(const RunReport& report);
 std::string ReportHtml(const RunReport& report);
 

@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/parse.h"
+#include "trireme/metrics/progress.h"
 
 namespace trireme {
 namespace {

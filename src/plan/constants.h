@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trireme/base/config.h"
-#include "trireme/plan/figures.h"
+#include "trireme/metrics/figures.h"
 #include "trireme/plan/ways.h"
 
 namespace trireme {

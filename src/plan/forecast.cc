@@ -84,7 +84,7 @@ std::string ListOf(const Json& object) {
   return list;
 }
 
-void AddChecks(const std::vector<ForecastRow>& checks, Report& report) {
+void AddChecks(const std::vector<ForecastRow>& checks, CommandReport& report) {
   const char* const title = checks.empty() ? "" : "validation: real runs on this machine";
   report.sections.push_back({title, "validation", {}});
   for (const ForecastRow& check : checks) {
@@ -97,7 +97,7 @@ void AddChecks(const std::vector<ForecastRow>& checks, Report& report) {
   }
 }
 
-void AddPlot(const Forecast& forecast, Report& report) {
+void AddPlot(const Forecast& forecast, CommandReport& report) {
   report.plot.title = fmt::format("Predicted speed-up of {} on {}", forecast.algo, forecast.env);
   report.plot.x_label = "workers, as a power of two (10: 1024)";
   report.plot.y_label = "speed-up, as a power of two";
@@ -158,11 +158,11 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
   return forecast;
 }
 
-Report MakeReport(const Forecast& forecast, const ConstantTable& constants) {
+CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constants) {
   ForecastQuestion question = forecast.question;
   ConfigFields fields;
   fields.Add(question);
-  Report report;
+  CommandReport report;
   report.facts = {{"env", forecast.env}, {"algo", forecast.algo}};
   for (const ConfigFields::Field& field : fields.fields()) {
     report.facts[field.name] = Json::parse(field.get());  // written alike in TOML and JSON

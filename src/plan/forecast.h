@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/metrics/figures.h"
 #include "trireme/plan/constants.h"
-#include "trireme/plan/figures.h"
 #include "trireme/plan/simulate.h"
 
 namespace trireme {
@@ -63,6 +63,6 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
 
 // The plot has speed-up over workers, both as powers of two, with the ideal line; measured points are series of
 // their own. docs/plan.md describes the JSON.
-Report MakeReport(const Forecast& forecast, const ConstantTable& constants);
+CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constants);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/group_of_one.h"
 #include "trireme/nn/make_executor.h"

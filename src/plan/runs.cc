@@ -9,6 +9,7 @@
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/plan/rounds.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/metrics/progress.h"
 
 namespace trireme {
@@ -103,7 +104,7 @@ std::string Describe(const Straggler& slow) {
 }
 
 void AddNotes(const SpeedupQuestion& question, const std::vector<SpeedupRow>& rows, bool interrupted,
-              Report& report) {
+              CommandReport& report) {
   const auto note_if = [&](bool so, const std::string& note) {
     if (so) report.notes.push_back(note);
   };
@@ -118,7 +119,7 @@ void AddNotes(const SpeedupQuestion& question, const std::vector<SpeedupRow>& ro
   note_if(interrupted, "interrupted: some runs are missing");
 }
 
-void AddPlot(const SpeedupQuestion& question, const std::vector<SpeedupRow>& rows, Report& report) {
+void AddPlot(const SpeedupQuestion& question, const std::vector<SpeedupRow>& rows, CommandReport& report) {
   const RunConfig& run = question.run;
   report.plot.title = fmt::format("Speed-up of {}", Describe(run));
   if (question.straggler.worker >= 0) report.plot.title += ": " + Describe(question.straggler);
@@ -145,7 +146,8 @@ std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> most) {
   return counts;
 }
 
-Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& runs, bool interrupted) {
+CommandReport MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& runs,
+                         bool interrupted) {
   const RunConfig& run = question.run;
   const Straggler& slow = question.straggler;
   const bool target = run.stop_at_target, slowed = slow.worker >= 0;
@@ -158,7 +160,7 @@ Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& 
     rows.push_back(MakeRow(question, group, known ? &rows.front() : nullptr));
   }
 
-  Report report;
+  CommandReport report;
   report.heading = fmt::format(
       "{}: {}, {}, {} {}", Describe(run),
       target ? fmt::format("time to a return of {:g}", *run.target)

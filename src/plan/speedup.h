@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/metrics/figures.h"
 #include "trireme/metrics/report.h"
-#include "trireme/plan/figures.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
 
@@ -38,6 +38,7 @@ std::vector<int> DefaultWorkerCounts(int processors, std::optional<int> most);
 // A row for each number of workers in `runs`, and the runs, in the order they were made. The plot has speed-up over
 // workers against the ideal line; what was measured with more workers than processors is a series of its own.
 // docs/plan.md describes the JSON. `interrupted`: some runs are missing.
-Report MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& runs, bool interrupted);
+CommandReport MakeReport(const SpeedupQuestion& question, const std::vector<RunFacts>& runs,
+                         bool interrupted);
 
 }  // namespace trireme

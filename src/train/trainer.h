@@ -73,9 +73,6 @@ TrainResult Train(const RunSettings& settings, TrainObserver& observer);
 // Error.
 void TrainAlong(const RunSettings& settings, const TrainOptions& options);
 
-// One JSON object on one line: the contract of --json.
-std::string ResultJson(const RunFacts& facts);
-
 // Evaluates a policy of a run. Of a run that keeps no best policy, because it is older or was never evaluated, the last one;
 // `which` of the facts says so. Nothing when `stop` was set before it came to its end. Throws Error.
 std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which,

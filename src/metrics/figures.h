@@ -32,7 +32,7 @@ Figure Count(const char* key, const char* heading, double value);
 Figure Duration(const char* key, const char* heading, double seconds);
 
 // What a command has to say, for people as text and for programs as JSON.
-struct Report {
+struct CommandReport {
   struct Section {
     std::string title;      // above the table; may be empty
     std::string key;        // of an array in JSON, which sections may share; empty: not there
@@ -53,11 +53,6 @@ struct Report {
 };
 
 Json JsonOf(const Row& row);
-
-// The middle value, or the mean of the two middle ones; NaN values do not count. NaN when there is none.
-double Median(std::vector<double> values);
-
-// Three significant digits: "850 ns", "12.3 us", "2.00 s"; "-" when not finite.
-std::string FormatSeconds(double seconds);
+std::string TextOf(const Figure& figure);
 
 }  // namespace trireme

@@ -1,33 +1,12 @@
-#include "trireme/plan/figures.h"
+#include "trireme/metrics/figures.h"
 
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 namespace trireme {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-TEST(Median, MiddleOrMeanOfTheTwoMiddleOnes) {
-  EXPECT_EQ(Median({9, 1, 5}), 5);
-  EXPECT_EQ(Median({9, 1, 5, 7}), 6);
-  EXPECT_EQ(Median({1, kInf, 2}), 2);
-  EXPECT_EQ(Median({1, kInf}), kInf);
-  EXPECT_EQ(Median({kUnknown, 4, kUnknown}), 4);
-  EXPECT_TRUE(std::isnan(Median({kUnknown})));
-}
-
-TEST(FormatSeconds, PicksTheUnit) {
-  EXPECT_EQ(FormatSeconds(12.34e-6), "12.3 us");
-  EXPECT_EQ(FormatSeconds(0.00099999), "1.00 ms");
-  EXPECT_EQ(FormatSeconds(0), "0.00 ns");
-  EXPECT_EQ(FormatSeconds(250), "250 s");
-  EXPECT_EQ(FormatSeconds(kInf), "-");
-}
-
-TEST(Report, IsTextForPeopleAndJsonForPrograms) {
-  Report report{.heading = "what was done"};
+TEST(CommandReport, IsTextForPeopleAndJsonForPrograms) {
+  CommandReport report{.heading = "what was done"};
   report.facts = {{"seed", 1}};
   report.sections = {
       {"a table",
@@ -51,8 +30,8 @@ TEST(Report, IsTextForPeopleAndJsonForPrograms) {
             R"({"way":"ssp","idle":null,"hidden":false},{"way":"shared"}],"none":[],"notes":["a note"]})");
 }
 
-TEST(Report, PlotAddsToTheSeriesOfAName) {
-  Report report;
+TEST(CommandReport, PlotAddsToTheSeriesOfAName) {
+  CommandReport report;
   report.Plot("a", 1, 10);
   report.Plot("b", 2, 20).faint = true;
   report.Plot("a", 3, 30);

@@ -1,4 +1,4 @@
-#include "trireme/plan/figures.h"
+#include "trireme/metrics/figures.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,6 @@
 
 namespace trireme {
 namespace {
-
-std::string TextOf(const Figure& figure) {
-  if (!figure.text.empty()) return figure.text;
-  return figure.value.is_string() ? figure.value.get<std::string>() : figure.value.dump();
-}
 
 // A line of headings and one per row, in columns: texts begin below each other, numbers end so.
 std::string TableOf(const std::vector<Row>& rows) {
@@ -36,6 +31,7 @@ std::string TableOf(const std::vector<Row>& rows) {
 }
 
 }  // namespace
+
 Figure Decimal(const char* key, const char* heading, double value, int decimals, double scale,
                const char* unit) {
   return {key, heading, value,
@@ -50,6 +46,11 @@ Figure Duration(const char* key, const char* heading, double seconds) {
   return {key, heading, seconds, FormatSeconds(seconds)};
 }
 
+std::string TextOf(const Figure& figure) {
+  if (!figure.text.empty()) return figure.text;
+  return figure.value.is_string() ? figure.value.get<std::string>() : figure.value.dump();
+}
+
 Json JsonOf(const Row& row) {
   Json json = Json::object();
   for (const Figure& figure : row) {
@@ -58,7 +59,7 @@ Json JsonOf(const Row& row) {
   return json;
 }
 
-std::string Report::ToText() const {
+std::string CommandReport::ToText() const {
   std::string text = heading + "\n";
   for (const Section& section : sections) {
     if (!section.title.empty()) text += "\n" + section.title + "\n";
@@ -68,7 +69,7 @@ std::string Report::ToText() const {
   return text;
 }
 
-std::string Report::ToJson() const {
+std::string CommandReport::ToJson() const {
   Json json = facts;
   for (const Section& section : sections) {
     if (section.key.empty()) continue;
@@ -80,31 +81,13 @@ std::string Report::ToJson() const {
   return json.dump();
 }
 
-PlotSeries& Report::Plot(const std::string& name, double x, double y) {
+PlotSeries& CommandReport::Plot(const std::string& name, double x, double y) {
   const auto found = std::ranges::find(plot.series, name, &PlotSeries::name);
   PlotSeries& series =
       found != plot.series.end() ? *found : plot.series.emplace_back(PlotSeries{name, {}, {}});
   series.x.push_back(x);
   series.y.push_back(y);
   return series;
-}
-
-double Median(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return std::isnan(value); });
-  if (values.empty()) return kUnknown;
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-std::string FormatSeconds(double seconds) {
-  if (!std::isfinite(seconds)) return "-";
-  double shown = seconds * 1e9;
-  std::size_t unit = 0;
-  for (; std::abs(shown) >= 999.5 && unit < 3; ++unit) shown /= 1000;
-  const int decimals = std::abs(shown) < 9.995 ? 2 : std::abs(shown) < 99.95 ? 1 : 0;
-  constexpr const char* kUnits[] = {"ns", "us", "ms", "s"};
-  return fmt::format("{:.{}f} {}", shown, decimals, kUnits[unit]);
 }
 
 }  // namespace trireme
