@@ -98,7 +98,6 @@ void AddChecks(const std::vector<ForecastRow>& checks, CommandReport& report) {
 }
 
 void AddPlot(const Forecast& forecast, CommandReport& report) {
-  report.plot.title = fmt::format("Predicted speed-up of {} on {}", forecast.algo, forecast.env);
   report.plot.x_label = "workers, as a power of two (10: 1024)";
   report.plot.y_label = "speed-up, as a power of two";
   report.plot.height = 460;
@@ -139,7 +138,7 @@ void Forecast::Add(const ForecastRow& check) {
 }
 
 Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& question) {
-  Forecast forecast{.env = constants.env, .algo = constants.algo, .question = question};
+  Forecast forecast{.question = question};
   const Scenario& asked = question.scenario;
   forecast.one_worker_steps_per_s =
       Simulate(constants, {.cores = asked.cores, .seed = asked.seed}).steps_per_s;
@@ -163,7 +162,7 @@ CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constant
   ConfigFields fields;
   fields.Add(question);
   CommandReport report;
-  report.facts = {{"env", forecast.env}, {"algo", forecast.algo}};
+  report.facts = {{"env", constants.values.env}, {"algo", constants.values.algo}};
   for (const ConfigFields::Field& field : fields.fields()) {
     report.facts[field.name] = Json::parse(field.get());  // written alike in TOML and JSON
   }
@@ -195,6 +194,8 @@ CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constant
   }
   AddChecks(forecast.checks, report);
   report.notes.insert(report.notes.end(), forecast.notes.begin(), forecast.notes.end());
+  report.plot.title =
+      fmt::format("Predicted speed-up of {} on {}", constants.values.algo, constants.values.env);
   AddPlot(forecast, report);
   return report;
 }

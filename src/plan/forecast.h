@@ -47,7 +47,6 @@ struct ForecastRow {
 };
 
 struct Forecast {
-  std::string env, algo;
   ForecastQuestion question;
   double one_worker_steps_per_s = 0;                         // the reference of speed-ups
   std::vector<ForecastRow> rows = {};                        // by way, then ascending by workers

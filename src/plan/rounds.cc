@@ -1,5 +1,3 @@
-#include "trireme/plan/rounds.h"
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "trireme/base/system.h"
 #include "trireme/comm/group_of_one.h"
 #include "trireme/nn/make_executor.h"
+#include "trireme/plan/runs.h"
 
 namespace trireme {
 namespace {
@@ -22,11 +21,10 @@ constexpr int kTurns = 8;              // so that what changes on the machine to
 // that is alone, and answers pushes and shares as if `parts` workers had sent the same.
 class LoneWorker final : ParameterStore {
  public:
-  LoneWorker(const RunSettings& settings, const Network& network, int parts)
+  LoneWorker(const RunSettings& settings, const Network& network, std::span<const float> initial, int parts)
       : parts_(parts),
         executor_(MakeExecutor(network, settings.run.ComputingOf(0))),
-        store_(
-            MakeAllReduceStore(alone_.comm(), settings.algorithm->optimizer(), Initial(settings, network))),
+        store_(MakeAllReduceStore(alone_.comm(), settings.algorithm->optimizer(), initial)),
         algorithm_(settings.algorithm->Make({.env = settings.env(),
                                              .executor = *executor_,
                                              .store = *this,
@@ -43,7 +41,7 @@ class LoneWorker final : ParameterStore {
     }
     Iterate();
     compute_s.clear();
-    iterations = shares = push_s = 0;
+    iterations = pushes = shares = computed_s = push_s = 0;
     since_s_ = paused_s_ = CpuSeconds();
   }
 
@@ -56,17 +54,28 @@ class LoneWorker final : ParameterStore {
   }
 
   std::vector<std::vector<double>> compute_s;  // before each push, by its position in the iteration
-  double iterations = 0, shares = 0, push_s = 0;
-  std::size_t push_floats = 0;  // of the last one
+  double iterations = 0, pushes = 0, shares = 0;
+  double computed_s = 0, push_s = 0;  // between pushes, and in them
+  std::size_t push_floats = 0;        // of the last one
 
   double steps() const { return iterations * static_cast<double>(algorithm_->steps_per_iteration()); }
+  double MeanRound() const {
+    if (pushes == 0) Fail("too few gradients to measure: give more --seconds");
+    return computed_s / pushes;
+  }
+  // Each round relative to the median of its position, which a single disturbed round does not move.
+  std::vector<double> Ratios() const {
+    std::vector<double> ratios;
+    for (const std::vector<double>& seconds : compute_s) {
+      const double median_s = Median(seconds);
+      for (const double each : seconds) {
+        if (median_s > 0) ratios.push_back(each / median_s);
+      }
+    }
+    return ratios;
+  }
 
  private:
-  static std::vector<float> Initial(const RunSettings& settings, const Network& network) {
-    std::vector<float> params(network.param_count());
-    network.Initialise(settings.run.seed, params);
-    return params;
-  }
   void Iterate() {
     MetricRow row;
     position_ = 0;
@@ -77,6 +86,8 @@ class LoneWorker final : ParameterStore {
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     if (position_ == compute_s.size()) compute_s.emplace_back();
     compute_s[position_++].push_back(CpuSeconds() - since_s_);
+    computed_s += compute_s[position_ - 1].back();
+    ++pushes;
     for (float& value : gradient) value *= static_cast<float>(parts_);
     const double begun_s = CpuSeconds();
     const double norm = store_->Push(gradient, rule);
@@ -106,27 +117,6 @@ class LoneWorker final : ParameterStore {
   std::unique_ptr<Algorithm> algorithm_;
 };
 
-struct Rounds {
-  double count = 0, mean_s = 0;
-  std::vector<double> ratios =
-      {};  // to the median of the position, which a single disturbed round does not move
-};
-
-Rounds RoundsOf(const LoneWorker& worker) {
-  Rounds rounds;
-  for (const std::vector<double>& seconds : worker.compute_s) {
-    const double median_s = Median(seconds);
-    for (const double each : seconds) {
-      ++rounds.count;
-      rounds.mean_s += each;
-      if (median_s > 0) rounds.ratios.push_back(each / median_s);
-    }
-  }
-  if (rounds.count == 0) Fail("too few gradients to measure: give more --seconds");
-  rounds.mean_s /= rounds.count;
-  return rounds;
-}
-
 }  // namespace
 
 std::vector<int> Hundredths(std::vector<double> ratios) {
@@ -146,23 +136,24 @@ void MeasureRounds(const RunSettings& settings, double seconds, const std::atomi
                    PlanConstants& constants) {
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const int shards = settings.run.shards;
-  LoneWorker whole(settings, network, 1), part(settings, network, shards);
+  std::vector<float> initial(network.param_count());
+  network.Initialise(settings.run.seed, initial);
+  LoneWorker whole(settings, network, initial, 1), part(settings, network, initial, shards);
   for (int turn = 0; turn < kTurns && !stop; ++turn) {
     whole.RunFor(seconds / 2 / kTurns, stop);
     part.RunFor(seconds / 2 / kTurns, stop);
   }
   if (stop) Fail("interrupted");
-  const Rounds rounds = RoundsOf(whole);
-  const double whole_s = rounds.mean_s, part_s = RoundsOf(part).mean_s;
+  const double whole_s = whole.MeanRound(), part_s = part.MeanRound();
   constants.round_split_s =
       shards == 1 ? whole_s : std::clamp((whole_s - part_s) * shards / (shards - 1), 0.0, whole_s);
   constants.round_fixed_s = whole_s - constants.round_split_s;
-  constants.round_times = Hundredths(rounds.ratios);
+  constants.round_times = Hundredths(whole.Ratios());
   constants.floats = static_cast<int>(whole.push_floats);
-  constants.steps_per_round = whole.steps() / rounds.count;
-  constants.apply_s_per_float = whole.push_s / rounds.count / constants.floats;
+  constants.steps_per_round = whole.steps() / whole.pushes;
+  constants.apply_s_per_float = whole.push_s / whole.pushes / constants.floats;
   // After every iteration the first worker tells the others how to go on.
-  constants.notices_per_round = (whole.shares + whole.iterations) / rounds.count;
+  constants.notices_per_round = (whole.shares + whole.iterations) / whole.pushes;
 }
 
 }  // namespace trireme

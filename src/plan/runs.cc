@@ -12,7 +12,6 @@
 #include "trireme/base/median.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/thread_communicator.h"
-#include "trireme/plan/rounds.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,14 @@
-// Real runs on this machine, beside the simulation: what that cannot know is measured, or fitted so that it has the
-// rounds that runs had; and what it says is checked.
+// What is measured on this machine: the constants of the simulation, and whether what it says is so.
 //
-// Servers of runs are processes of this program, which must be `trireme` then.
+// What a round is made of is measured inside one worker (rounds.cc): the algorithm runs really, against a store that
+// watches. A worker with all of the work and one with a single shard of it, whose store answers as if the others had
+// sent the same, give the two terms of a round's time. How rounds vary is taken from the whole worker: each round
+// relative to the median of its position in the iteration (the first push of an iteration may come after a long
+// collection, in every worker alike: that is no variation to wait for). Times are processor times: what else
+// runs on this machine would not run on a cluster.
+//
+// The rest is seen in real runs: measured, or fitted so that the simulation has the rounds that runs had. Servers of
+// runs are processes of this program, which must be `trireme` then.
 #pragma once
 
 #include <atomic>
@@ -17,6 +24,15 @@
 #include "trireme/train/trainer.h"
 
 namespace trireme {
+
+// How times vary: the mean of each hundredth of the sorted `ratios`, in thousandths. Fewer ratios than that
+// give fewer numbers.
+std::vector<int> Hundredths(std::vector<double> ratios);
+
+// Fills in everything about rounds and notices, and applying. Takes about `seconds`. `settings` must be
+// resolved; no other thread may compute meanwhile. Throws Error, also when `stop` is set.
+void MeasureRounds(const RunSettings& settings, double seconds, const std::atomic<bool>& stop,
+                   PlanConstants& constants);
 
 // What is measured should be training: no checkpoints and, unless the way to a target is the question, no
 // evaluations but the one every run ends with, which is kept to one episode.

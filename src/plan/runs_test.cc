@@ -8,7 +8,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
-#include "trireme/plan/rounds.h"
 
 namespace trireme {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,10 +14,6 @@ namespace trireme {
 namespace {
 
 constexpr int kMostMeasured = 64;  // that a run takes
-
-double PerStep(std::uint64_t count, const RunFacts& run) {
-  return run.steps > 0 ? static_cast<double>(count) / static_cast<double>(run.steps) : kUnknown;
-}
 
 double Kept(const RunFacts& run) {
   double rates = 0, own_rates = 0;
@@ -41,57 +38,55 @@ double TimeToTarget(const RunFacts& run) {
   return run.time_to_target_s.value_or(std::numeric_limits<double>::infinity());
 }
 
-using Runs = std::vector<const RunFacts*>;
-
 // The runs with one number of workers.
 struct SpeedupRow {
   int workers = 0;
   bool over_processors = false;  // more workers than processors
   bool all_reached = false;      // the target
   double basis_s = kUnknown;     // what speed-up is relative to: median T, or 1 / median R
-  double speedup = kUnknown;     // unknown without runs of 1 worker
-  Row figures = {};              // medians of the runs, and the above
+  double speedup = kUnknown;
+  Row figures = {};  // medians of the runs, and the above
 };
 
-// `one`: the row of 1 worker; null where there is none, or this is it.
-SpeedupRow MakeRow(const SpeedupQuestion& question, const Runs& runs, const SpeedupRow* one) {
+// `one_s`: the basis of 1 worker, unknown where there are no such runs.
+SpeedupRow MakeRow(const SpeedupQuestion& question, const std::vector<const RunFacts*>& runs, double one_s) {
   const auto median = [&](auto figure) {
     std::vector<double> values;
-    for (const RunFacts* run : runs) values.push_back(figure(*run));
+    for (const RunFacts* run : runs) values.push_back(std::invoke(figure, *run));
     return Median(std::move(values));
+  };
+  const auto per_step = [&](std::uint64_t RunFacts::*count) {
+    return median([&](const RunFacts& run) {
+      return run.steps > 0 ? static_cast<double>(run.*count) / static_cast<double>(run.steps) : kUnknown;
+    });
   };
   const bool target = question.run.stop_at_target, asynchronous = question.run.asynchronous();
   const auto reached =
       std::ranges::count_if(runs, [](auto* run) { return run->time_to_target_s.has_value(); });
   const double target_s = target ? median(TimeToTarget) : kUnknown;
-  const double wall_s = median([](const RunFacts& run) { return run.wall_s; });
-  const double steps_per_s = median([](const RunFacts& run) { return run.steps_per_s; });
-  const double staleness = median([](const RunFacts& run) { return run.staleness_mean; });
+  const double wall_s = median(&RunFacts::wall_s), steps_per_s = median(&RunFacts::steps_per_s);
   SpeedupRow row;
   row.workers = runs.front()->workers;
   row.over_processors = row.workers > question.processors;
   row.all_reached = reached == std::ssize(runs);
   row.basis_s = target ? target_s : asynchronous ? 1 / steps_per_s : wall_s;
-  const double speedup = (one != nullptr ? one->basis_s : row.basis_s) / row.basis_s;
-  if ((one != nullptr || row.workers == 1) && std::isfinite(row.basis_s)) row.speedup = speedup;
+  if (std::isfinite(row.basis_s)) row.speedup = row.workers == 1 ? 1 : one_s / row.basis_s;
   row.figures = {
       {"workers", "workers", row.workers, fmt::format("{}{}", row.over_processors ? "*" : "", row.workers)},
-      {"runs", target ? "" : "runs", runs.size(), fmt::format("{}", runs.size())},
+      {"runs", target ? "" : "runs", runs.size()},
       {"reached", target ? "reached" : "", target ? reached : 0, fmt::format("{}/{}", reached, runs.size())},
       {"over_processors", "", row.over_processors},
       Decimal("wall_s", target ? "" : "wall s", wall_s, 3),
       Decimal("time_to_target_s", target ? "target s" : "", target_s, 3),
-      Decimal("cpu_s", "cpu s", median([](const RunFacts& run) { return run.cpu_s; }), 3),
+      Decimal("cpu_s", "cpu s", median(&RunFacts::cpu_s), 3),
       Count("steps_per_s", "steps/s", steps_per_s),
       Decimal("speedup", "speed-up", row.speedup, 2),
       Decimal("efficiency", "efficiency", row.speedup / row.workers, 2),
       Decimal("kept", "kept", median(Kept), 2),
       Decimal("idle", "idle %", median(IdleShare), 1, 100),
-      Decimal("bytes_per_step", "bytes/step",
-              median([](const RunFacts& run) { return PerStep(run.bytes_sent, run); }), 1),
-      Decimal("messages_per_step", "msgs/step",
-              median([](const RunFacts& run) { return PerStep(run.messages_sent, run); }), 4),
-      Decimal("staleness_mean", "staleness", asynchronous ? staleness : kUnknown, 2)};
+      Decimal("bytes_per_step", "bytes/step", per_step(&RunFacts::bytes_sent), 1),
+      Decimal("messages_per_step", "msgs/step", per_step(&RunFacts::messages_sent), 4),
+      Decimal("staleness_mean", "staleness", asynchronous ? median(&RunFacts::staleness_mean) : kUnknown, 2)};
   return row;
 }
 
@@ -151,13 +146,13 @@ CommandReport MakeReport(const SpeedupQuestion& question, const std::vector<RunF
   const RunConfig& run = question.run;
   const Straggler& slow = question.straggler;
   const bool target = run.stop_at_target, slowed = slow.worker >= 0;
-  std::map<int, Runs> by_workers;
+  std::map<int, std::vector<const RunFacts*>> by_workers;
   for (const RunFacts& each : runs) by_workers[each.workers].push_back(&each);
   std::vector<SpeedupRow> rows;
-  rows.reserve(by_workers.size());
+  double one_s = kUnknown;
   for (const auto& [workers, group] : by_workers) {
-    const bool known = !rows.empty() && rows.front().workers == 1;
-    rows.push_back(MakeRow(question, group, known ? &rows.front() : nullptr));
+    rows.push_back(MakeRow(question, group, one_s));
+    if (workers == 1) one_s = rows.back().basis_s;
   }
 
   CommandReport report;
