@@ -175,8 +175,7 @@ class Trips {
     double out_free_s = 0, in_free_s = 0;   // when its link is free
   };
   struct Worker {
-    bool computed = false;
-    int missing = 0;                   // answers to its last push
+    int awaited = 0;                   // before it goes on: its computing, and answers to its last push
     std::uint64_t seen = 0, used = 0;  // versions of the first server: the newest, and that of this round
   };
   struct Arrived {
@@ -198,25 +197,17 @@ class Trips {
   void Begin(int worker) {
     Worker& self = workers_[worker];
     self.used = servers_.empty() ? shared_version_ : self.seen;
-    self.computed = false;
-    Work(crew_.HostOf(worker), crew_.NextCompute(worker), [this, worker] {
-      workers_[worker].computed = true;
-      GoOn(worker);
+    ++self.awaited;
+    Work(crew_.HostOf(worker), crew_.NextCompute(worker), [this, worker, &self] {
+      if (--self.awaited == 0) Push(worker, 0);
     });
-  }
-
-  // When the worker has computed, and has the answers to its last push.
-  void GoOn(int worker) {
-    Worker& self = workers_[worker];
-    if (!self.computed || self.missing > 0) return;
-    self.missing = static_cast<int>(servers_.size());
-    Push(worker, 0);
   }
 
   // To this server and those after it.
   void Push(int worker, int index) {
     const int host = crew_.HostOf(worker);
     const std::uint64_t used = workers_[worker].used;
+    if (index == 0) workers_[worker].awaited = static_cast<int>(servers_.size());
     if (index < std::ssize(servers_)) {
       return Work(host, TripSeconds(constants_.trip.worker_s, host), [=, this] {
         SendPart(host, HostOfServer(index), [=, this] {
@@ -271,8 +262,8 @@ class Trips {
     self.answers.pop_front();
     SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = self.version] {
       if (index == 0) workers_[worker].seen = version;
-      if (--workers_[worker].missing > 0) return;
-      scenario_.overlap ? GoOn(worker) : Begin(worker);
+      if (--workers_[worker].awaited > 0) return;
+      scenario_.overlap ? Push(worker, 0) : Begin(worker);
     });
   }
 
