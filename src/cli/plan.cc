@@ -95,13 +95,13 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& 
 }
 
 void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeSettings& make_settings,
-                   const std::atomic<bool>& stop, ConstantTable& table, std::vector<std::string>& notes) {
+                   const std::atomic<bool>& stop, PlanConstants& constants, std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     const RunConfig run = make_settings(kAllReduceWay, 1)->run;
-    table.ReadFrom(flags.constants, run.env_identity(), run.algo);
+    constants.ReadFrom(flags.constants, run.env_identity(), run.algo);
     std::string missing;
     for (const PlanWay* const way : kPlanWays) {
-      const bool known = table.values.Knows(*way) || !way->not_predicted.empty();
+      const bool known = constants.Knows(*way) || !way->not_predicted.empty();
       if (!known) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", way->name);
     }
     if (!missing.empty()) {
@@ -109,18 +109,18 @@ void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeS
     }
   } else {
     if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", config.seconds);
-    Calibrate(make_settings, config.seconds, stop, table, notes);
+    Calibrate(make_settings, config.seconds, stop, constants, notes);
   }
   if (stop) return;
   if (flags.plan.contains("latency_us")) {
-    table.values.network.latency_s = 1e-6 * config.latency_us;
-    table.SetOrigin("network_latency", "--latency-us");
+    constants.network.latency_s = 1e-6 * config.latency_us;
+    constants.origins.emplace_back("network_latency", "--latency-us");
   }
   if (flags.plan.contains("bandwidth_gbit")) {
-    table.values.network.bytes_per_s = 1e9 / 8 * config.bandwidth_gbit;
-    table.SetOrigin("network_bytes", "--bandwidth-gbit");
+    constants.network.bytes_per_s = 1e9 / 8 * config.bandwidth_gbit;
+    constants.origins.emplace_back("network_bytes", "--bandwidth-gbit");
   }
-  if (!flags.save_constants.empty()) table.WriteTo(flags.save_constants);
+  if (!flags.save_constants.empty()) constants.WriteTo(flags.save_constants);
 }
 
 // Refused before anything is measured.
@@ -145,22 +145,22 @@ int RunPlan(const PlanFlags& flags) {
   config.question.scenario.seed = run.seed;
   config.question.scenario.overlap = run.server.overlap;
   const std::atomic<bool>& stop = StopOnSignals();
-  ConstantTable table;
+  PlanConstants constants;
   std::vector<std::string> notes;
   try {
-    ReadConstants(flags, config, make_settings, stop, table, notes);
+    ReadConstants(flags, config, make_settings, stop, constants, notes);
   } catch (const Error&) {
     if (!stop) throw;
   }
   if (stop) return InterruptedCode();  // there is nothing to predict from
 
-  Forecast forecast = MakeForecast(table.values, config.question);
+  Forecast forecast = MakeForecast(constants, config.question);
   forecast.notes = std::move(notes);
   if (flags.validate) {
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
-    Validate(table.values, make_settings, config.seconds / 6, stop, forecast);
+    Validate(constants, make_settings, config.seconds / 6, stop, forecast);
   }
-  const CommandReport report = MakeReport(forecast, table);
+  const CommandReport report = MakeReport(forecast, constants);
   if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
   if (flags.json) {
     fmt::print("{}\n", report.ToJson());

@@ -57,39 +57,46 @@ void PlanConstants::Fields(ConfigFields& field) {
         "a trip takes so many times as long when all processors of a host have a worker", Positive());
 }
 
-void ConstantTable::ReadFrom(const std::string& path, const std::string& env, const std::string& algo) {
+void PlanConstants::ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo) {
   const std::string text = ReadFile(path);
   const std::string file_env = ReadTomlText(text, "env", path), file_algo = ReadTomlText(text, "algo", path);
-  if (file_env != env || file_algo != algo) {
+  if (file_env != of_env || file_algo != of_algo) {
     Fail("{} holds constants of {} on {}, not of {} on {}: measure anew, without --constants", path,
-         file_algo.empty() ? "nothing" : file_algo, file_env.empty() ? "nothing" : file_env, algo, env);
+         file_algo.empty() ? "nothing" : file_algo, file_env.empty() ? "nothing" : file_env, of_algo, of_env);
   }
-  fields_.ApplyToml(text, path);
-  if (values.floats <= 0 || values.steps_per_round <= 0 || values.RoundSeconds(1) <= 0) {
+  ConfigFields fields;
+  fields.Add(*this);
+  fields.ApplyToml(text, path);
+  if (floats <= 0 || steps_per_round <= 0 || RoundSeconds(1) <= 0) {
     Fail("{}: floats, steps_per_round and round_split_s must be there and above 0", path);
   }
-  if (std::ranges::all_of(values.round_times, [](int time) { return time == 0; })) {
+  if (std::ranges::all_of(round_times, [](int time) { return time == 0; })) {
     Fail("{}: round_times must hold a number above 0", path);
   }
-  SetOrigin("", path);
+  origins = {{"", path}};
 }
 
-void ConstantTable::WriteTo(const std::string& path) const { WriteFileAtomically(path, fields_.ToToml()); }
-
-void ConstantTable::SetOrigin(const std::string& prefix, const std::string& origin) {
-  for (const ConfigFields::Field& field : fields_.fields()) {
-    if (field.name.starts_with(prefix)) origins_[field.name] = origin;
-  }
+void PlanConstants::WriteTo(const std::string& path) const {
+  PlanConstants values = *this;
+  ConfigFields fields;
+  fields.Add(values);
+  WriteFileAtomically(path, fields.ToToml());
 }
 
-std::vector<Row> ConstantTable::Rows() const {
+std::vector<Row> PlanConstants::Rows() const {
+  PlanConstants values = *this;
+  ConfigFields fields;
+  fields.Add(values);
   std::vector<Row> rows;
-  for (const ConfigFields::Field& field : fields_.fields()) {
+  for (const ConfigFields::Field& field : fields.fields()) {
     if (field.name == "env" || field.name == "algo") continue;
-    const auto known = origins_.find(field.name);
+    std::string origin = "default";
+    for (const auto& [prefix, from] : origins) {
+      if (field.name.starts_with(prefix)) origin = from;
+    }
     rows.push_back({{"", "constant", field.name},
                     {"value", "value", Json::parse(field.get()), Readable(field)},
-                    {"origin", "origin", known == origins_.end() ? "default" : known->second},
+                    {"origin", "origin", origin},
                     {"", "meaning", field.doc}});
   }
   return rows;

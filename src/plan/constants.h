@@ -8,8 +8,8 @@
 // docs/plan.md describes each constant. A file of constants is TOML with the names in constants.cc.
 #pragma once
 
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/config.h"
@@ -46,7 +46,16 @@ struct PlanConstants {
   Trip trip;
   double trip_fixed_share = 1, trip_crowding = 1;
 
+  // Where they came from, those whose names have this prefix; the last that fits counts.
+  std::vector<std::pair<std::string, std::string>> origins = {};
+
   void Fields(ConfigFields& field);
+  // Reads all of them. Throws Error when the file is about something else, or something is missing.
+  void ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo);
+  // Throws Error.
+  void WriteTo(const std::string& path) const;
+  // Name, value, origin and meaning of each, without env and algo.
+  std::vector<Row> Rows() const;
 
   // Whether there is all that a prediction of this way needs. What costs nothing was never measured.
   bool Knows(const PlanWay& way) const {
@@ -58,29 +67,6 @@ struct PlanConstants {
   double apply_s() const { return apply_s_per_float * floats; }
   // Mean time to compute 1/k of a round, on a processor that others leave alone.
   double RoundSeconds(double k) const { return round_fixed_s + round_split_s / k; }
-};
-
-// Constants and where each of them came from.
-class ConstantTable {
- public:
-  ConstantTable() { fields_.Add(values); }
-  ConstantTable(const ConstantTable&) = delete;
-  ConstantTable& operator=(const ConstantTable&) = delete;
-
-  PlanConstants values;
-
-  // Reads all of them. Throws Error when the file is not about `env` and `algo`, or something is missing.
-  void ReadFrom(const std::string& path, const std::string& env, const std::string& algo);
-  // Throws Error.
-  void WriteTo(const std::string& path) const;
-  // Notes where the constants whose names start with `prefix` came from; later notes replace earlier ones.
-  void SetOrigin(const std::string& prefix, const std::string& origin);
-  // Name, value, origin and meaning of each, without env and algo; the text of the first figure is the name.
-  std::vector<Row> Rows() const;
-
- private:
-  ConfigFields fields_;
-  std::map<std::string, std::string> origins_;  // by name
 };
 
 }  // namespace trireme

@@ -13,8 +13,7 @@ class ConstantsTest : public ::testing::Test {
  protected:
   std::string Path() const { return (folder_.path() / "constants.toml").string(); }
   void Write() const {
-    ConstantTable table;
-    PlanConstants& c = table.values;
+    PlanConstants c;
     c.env = "CartPole-v1";
     c.algo = "ppo";
     c.floats = 9155;
@@ -23,12 +22,12 @@ class ConstantsTest : public ::testing::Test {
     c.round_split_s = 3.3e-3;
     c.round_times = {900, 1000, 1100};
     c.network = {.latency_s = 5e-5, .bytes_per_s = 1.2e9};
-    table.WriteTo(Path());
+    c.WriteTo(Path());
   }
   std::string MessageOf(const std::string& env, const std::string& algo) const {
-    ConstantTable table;
+    PlanConstants constants;
     try {
-      table.ReadFrom(Path(), env, algo);
+      constants.ReadFrom(Path(), env, algo);
     } catch (const Error& error) {
       return error.what();
     }
@@ -40,14 +39,14 @@ class ConstantsTest : public ::testing::Test {
 
 TEST_F(ConstantsTest, AFileGivesThemBackExactlyAndTheLastOriginCounts) {
   Write();
-  ConstantTable read;
+  PlanConstants read;
   read.ReadFrom(Path(), "CartPole-v1", "ppo");
-  EXPECT_EQ(read.values.floats, 9155);
-  EXPECT_EQ(read.values.steps_per_round, 204.8);
-  EXPECT_EQ(read.values.round_fixed_s, 1.25e-5);
-  EXPECT_EQ(read.values.round_times, (std::vector<int>{900, 1000, 1100}));
-  EXPECT_EQ(read.values.network.bytes_per_s, 1.2e9);
-  read.SetOrigin("network_latency", "--latency");
+  EXPECT_EQ(read.floats, 9155);
+  EXPECT_EQ(read.steps_per_round, 204.8);
+  EXPECT_EQ(read.round_fixed_s, 1.25e-5);
+  EXPECT_EQ(read.round_times, (std::vector<int>{900, 1000, 1100}));
+  EXPECT_EQ(read.network.bytes_per_s, 1.2e9);
+  read.origins.emplace_back("network_latency", "--latency");
   std::map<std::string, std::string> texts;
   for (const Row& row : read.Rows()) {
     texts[row[0].value] = row[1].text;

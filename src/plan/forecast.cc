@@ -157,12 +157,12 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
   return forecast;
 }
 
-CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constants) {
+CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constants) {
   ForecastQuestion question = forecast.question;
   ConfigFields fields;
   fields.Add(question);
   CommandReport report;
-  report.facts = {{"env", constants.values.env}, {"algo", constants.values.algo}};
+  report.facts = {{"env", constants.env}, {"algo", constants.algo}};
   for (const ConfigFields::Field& field : fields.fields()) {
     report.facts[field.name] = Json::parse(field.get());  // written alike in TOML and JSON
   }
@@ -194,8 +194,7 @@ CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constant
   }
   AddChecks(forecast.checks, report);
   report.notes.insert(report.notes.end(), forecast.notes.begin(), forecast.notes.end());
-  report.plot.title =
-      fmt::format("Predicted speed-up of {} on {}", constants.values.algo, constants.values.env);
+  report.plot.title = fmt::format("Predicted speed-up of {} on {}", constants.algo, constants.env);
   AddPlot(forecast, report);
   return report;
 }

@@ -62,6 +62,6 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
 
 // The plot has speed-up over workers, both as powers of two, with the ideal line; measured points are series of
 // their own. docs/plan.md describes the JSON.
-CommandReport MakeReport(const Forecast& forecast, const ConstantTable& constants);
+CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constants);
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ bool Contains(const std::string& text, const std::string& part) {
 class ForecastTest : public ::testing::Test {
  protected:
   ForecastTest() {
-    PlanConstants& c = table_.values;
+    PlanConstants& c = constants_;
     c.env = "CartPole-v1";
     c.algo = "a2c";
     c.floats = 10'000;
@@ -23,12 +23,10 @@ class ForecastTest : public ::testing::Test {
     c.round_split_s = 0.001;
     c.shared_s = 1e-9;
     c.trip = {1e-9, 1e-9, 0};
-    table_.SetOrigin("", "measured");
-    table_.SetOrigin("network_", "--latency-us");
+    c.origins = {{"", "measured"}, {"network_", "--latency-us"}};
   }
   Forecast Make(int workers_up_to, const Scenario& scenario = {}) const {
-    return MakeForecast(table_.values,
-                        {.workers_up_to = workers_up_to, .scenario = scenario, .straggler = ""});
+    return MakeForecast(constants_, {.workers_up_to = workers_up_to, .scenario = scenario, .straggler = ""});
   }
   const ForecastRow& RowOf(const Forecast& forecast, const PlanWay& way, int workers) const {
     for (const ForecastRow& row : forecast.rows) {
@@ -54,11 +52,13 @@ class ForecastTest : public ::testing::Test {
         .wall_s = 1 / (50 * measured), .cpu_s = workers / (50 * measured), .staleness_mean = 1.25};
     return check;
   }
-  std::string TextOf(const Forecast& forecast) const { return MakeReport(forecast, table_).ToText(); }
-  LinePlot PlotOf(const Forecast& forecast) const { return MakeReport(forecast, table_).plot; }
-  Json JsonFor(const Forecast& forecast) const { return Json::parse(MakeReport(forecast, table_).ToJson()); }
+  std::string TextOf(const Forecast& forecast) const { return MakeReport(forecast, constants_).ToText(); }
+  LinePlot PlotOf(const Forecast& forecast) const { return MakeReport(forecast, constants_).plot; }
+  Json JsonFor(const Forecast& forecast) const {
+    return Json::parse(MakeReport(forecast, constants_).ToJson());
+  }
 
-  ConstantTable table_;
+  PlanConstants constants_;
 };
 
 TEST_F(ForecastTest, EveryWayHasPowersOfTwo) {
@@ -117,8 +117,8 @@ TEST_F(ForecastTest, JsonHoldsQuestionConstantsAndRows) {
 }
 
 TEST_F(ForecastTest, WaysOfWhichNothingIsKnownAreLeftOut) {
-  table_.values.trip = {};
-  table_.values.shared_s = 0;
+  constants_.trip = {};
+  constants_.shared_s = 0;
   const Forecast forecast = Make(4);
   for (const ForecastRow& row : forecast.rows) EXPECT_TRUE(row.way->in_step) << row.way->name;
   const std::string text = TextOf(forecast), svg = PlotOf(forecast).ToSvg();
@@ -188,8 +188,10 @@ TEST_F(ForecastTest, WarnsWhenRunsDidNotHaveTheirProcessors) {
 }
 
 TEST_F(ForecastTest, TheSameSeedGivesTheSameText) {
-  table_.values.round_times = {700, 1000, 1300};
-  const auto text = [&](std::uint64_t seed) { return MakeReport(Make(16, {.seed = seed}), table_).ToJson(); };
+  constants_.round_times = {700, 1000, 1300};
+  const auto text = [&](std::uint64_t seed) {
+    return MakeReport(Make(16, {.seed = seed}), constants_).ToJson();
+  };
   EXPECT_EQ(text(3), text(3));
   EXPECT_NE(text(3), text(4));
 }

@@ -224,15 +224,13 @@ PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, do
 }
 
 void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
-               ConstantTable& table, std::vector<std::string>& notes) {
+               PlanConstants& constants, std::vector<std::string>& notes) {
   const auto settings = make_settings(kAllReduceWay, 1);
-  PlanConstants& constants = table.values;
   constants.env = settings->run.env_identity();
   constants.algo = settings->run.algo;
   MeasureRounds(*settings, seconds / 2, stop, constants);
   constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));
-  table.SetOrigin("", "measured");
-  table.SetOrigin("network_", "assumed");
+  constants.origins = {{"", "measured"}, {"network_", "assumed"}};
 
   const int pairs = static_cast<int>(std::clamp(seconds / 2, 1.0, 3.0));
   const Calibration calibration{make_settings, seconds / 8 / pairs, pairs, stop, constants};
@@ -242,7 +240,7 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
       if (stop) Fail("interrupted");
       measure();
     } catch (const Error& error) {
-      table.SetOrigin(prefix, "not measured");
+      constants.origins.emplace_back(prefix, "not measured");
       notes.push_back(fmt::format("left out: {}: {}", ways, error.what()));
     }
   };

@@ -69,10 +69,10 @@ PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, do
 // together.
 using MakeSettings = std::function<std::unique_ptr<RunSettings>(const PlanWay& way, int workers)>;
 
-// Fills `table` in about `seconds`, with everything but the network, about which one machine knows nothing.
+// Fills `constants` in about `seconds`, with everything but the network, about which one machine knows nothing.
 // Ways that cannot be run become a note, and are not known then. Throws Error, also when `stop` is set.
 void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
-               ConstantTable& table, std::vector<std::string>& notes);
+               PlanConstants& constants, std::vector<std::string>& notes);
 
 // Runs 1, 2, 4, ... workers up to the processors of this machine in every way that is predicted, each run about
 // `seconds` long, and adds checks to the forecast; a way that these settings do not allow becomes a note. Ends
