@@ -4,7 +4,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/base/parse.h"
 #include "trireme/metrics/progress.h"
 
 namespace trireme {
@@ -12,17 +11,12 @@ namespace {
 
 // As a person likes to read it; the unit follows from the name.
 std::string Readable(const ConfigFields::Field& field) {
-  const std::string text = field.get();
-  if (field.type == "int list") {
-    const std::string_view list = std::string_view(text).substr(1, text.size() - 2);
-    return fmt::format("{} .. {}", Trim(list.substr(0, list.find(','))),
-                       Trim(list.substr(list.rfind(',') + 1)));
-  }
-  const double value = ParseDouble(text).value_or(0);
+  const Json value = Json::parse(field.get());
+  if (value.is_array()) return fmt::format("{} .. {}", value.front().dump(), value.back().dump());
   const std::string_view name = field.name;
   const bool seconds = name.ends_with("_s") && !name.ends_with("per_s");
   if (seconds || name.ends_with("_s_per_float")) return FormatSeconds(value);
-  return fmt::format("{:.6g}", value);
+  return fmt::format("{:.6g}", value.get<double>());
 }
 
 }  // namespace

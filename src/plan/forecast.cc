@@ -16,37 +16,28 @@ constexpr EnumName<ServersOn> kServersOnNames[] = {{"own", ServersOn::kOwn},
 
 bool BeyondShards(const ForecastRow& row) { return row.way->in_step && row.workers > kMostShards; }
 
-Row FiguresOf(const ForecastRow& row, double one_worker_steps_per_s) {
+Row FiguresOf(const ForecastRow& row) {
   const Outcome& o = row.outcome;
-  const double speedup = o.steps_per_s / one_worker_steps_per_s;
-  Figure staleness{"staleness", "staleness", nullptr, "-"};
-  if (!row.way->in_step) {
-    const double mean = o.staleness.mean();
-    staleness.value = {{"mean", mean}, {"most", o.staleness.most}, {"histogram", o.staleness.pushes}};
-    staleness.text = fmt::format("{:.2f}", mean);
-  }
+  const Staleness& s = o.staleness;
+  const Json staleness = {{"mean", s.mean()}, {"most", s.most}, {"histogram", s.pushes}};
   return {{"way", "", row.way->name},
           {"workers", "workers", row.workers, fmt::format("{}{}", BeyondShards(row) ? "*" : "", row.workers)},
           {"hosts", "hosts", o.hosts},
           {"beyond_shards", "", BeyondShards(row)},
           Count("steps_per_s", "steps/s", o.steps_per_s),
-          Decimal("speedup", "speed-up", speedup, 2),
-          Decimal("efficiency", "efficiency", speedup / row.workers, 3),
+          Decimal("speedup", "speed-up", row.speedup, 2),
+          Decimal("efficiency", "efficiency", row.speedup / row.workers, 3),
           Decimal("idle", "idle %", o.idle(), 1, 100),
           Duration("round_s", "round", o.round_s),
           Duration("compute_s", "compute", o.compute_s),
           Duration("communication_s", "network", o.communication_s),
           Duration("waiting_s", "waiting", o.waiting_s),
           Decimal("server_busy", "server busy %", row.way->on_servers ? o.server_busy : kUnknown, 1, 100),
-          staleness};
+          row.way->in_step ? Figure{"staleness", "staleness", nullptr, "-"}
+                           : Figure{"staleness", "staleness", staleness, fmt::format("{:.2f}", s.mean())}};
 }
 
-double RateError(const ForecastRow& check) { return check.outcome.steps_per_s * check.measured.wall_s - 1; }
-
-// `one`: the check that speed-ups are relative to.
-double SpeedupError(const ForecastRow& check, const ForecastRow& one) {
-  return (1 + RateError(check)) / (1 + RateError(one)) - 1;
-}
+double SpeedupError(const ForecastRow& check) { return check.speedup / check.measured.speedup - 1; }
 
 // Processor time per worker and second of the measured runs: well below 1 when others used the machine, and
 // then the measured rate is too low to judge by. Not known where workers also wait for servers.
@@ -54,7 +45,7 @@ double ProcessorsHad(const ForecastRow& check) {
   return check.way->on_servers ? kUnknown : check.measured.cpu_s / check.measured.wall_s / check.workers;
 }
 
-Row CheckFigures(const ForecastRow& check, const ForecastRow& one) {
+Row CheckFigures(const ForecastRow& check) {
   const auto error = [](const char* key, double share) {
     return Figure{key, "error", share, fmt::format("{:+.1f} %", 100 * share)};
   };
@@ -66,30 +57,19 @@ Row CheckFigures(const ForecastRow& check, const ForecastRow& one) {
       {"workers", "workers", check.workers},
       Count("predicted_steps_per_s", "predicted/s", predicted),
       Count("measured_steps_per_s", "measured/s", measured),
-      error("steps_per_s_error", RateError(check)),
-      Decimal("predicted_speedup", "predicted x", predicted / one.outcome.steps_per_s, 2),
-      Decimal("measured_speedup", "measured x", measured * one.measured.wall_s, 2),
-      error("speedup_error", SpeedupError(check, one)),
+      error("steps_per_s_error", predicted / measured - 1),
+      Decimal("predicted_speedup", "predicted x", check.speedup, 2),
+      Decimal("measured_speedup", "measured x", check.measured.speedup, 2),
+      error("speedup_error", SpeedupError(check)),
       Decimal("processors_had", "had", ProcessorsHad(check), 0, 100, " %"),
       Decimal("predicted_staleness", "pred. stale", in_step ? kUnknown : check.outcome.staleness.mean(), 2),
       Decimal("measured_staleness", "meas. stale", in_step ? kUnknown : check.measured.staleness_mean, 2)};
 }
 
-std::string ListOf(const Json& object) {
-  std::string list;
-  for (const auto& [name, value] : object.items()) {
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (!text.empty()) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, text);
-  }
-  return list;
-}
-
 void AddChecks(const std::vector<ForecastRow>& checks, CommandReport& report) {
   const char* const title = checks.empty() ? "" : "validation: real runs on this machine";
   report.sections.push_back({title, "validation", {}});
-  for (const ForecastRow& check : checks) {
-    report.sections.back().rows.push_back(CheckFigures(check, checks.front()));
-  }
+  for (const ForecastRow& check : checks) report.sections.back().rows.push_back(CheckFigures(check));
   if (std::ranges::any_of(checks, [](const ForecastRow& check) { return ProcessorsHad(check) < 0.9; })) {
     report.notes.emplace_back(
         "had: runs did not have their processors to themselves, so this validates little; repeat it when"
@@ -105,12 +85,10 @@ void AddPlot(const Forecast& forecast, CommandReport& report) {
     return report.Plot(name, std::log2(workers), std::log2(speedup));
   };
   for (const ForecastRow& row : forecast.rows) {
-    add(fmt::format("{}, simulated", row.way->name), row.workers,
-        row.outcome.steps_per_s / forecast.one_worker_steps_per_s);
+    add(fmt::format("{}, simulated", row.way->name), row.workers, row.speedup);
   }
   for (const ForecastRow& check : forecast.checks) {
-    const double speedup = forecast.checks.front().measured.wall_s / check.measured.wall_s;
-    add(fmt::format("{}, measured", check.way->name), check.workers, speedup).markers = true;
+    add(fmt::format("{}, measured", check.way->name), check.workers, check.measured.speedup).markers = true;
   }
   for (int m = 1; m <= forecast.question.workers_up_to; m *= 2) add("ideal", m, m).faint = true;
 }
@@ -127,9 +105,12 @@ void ForecastQuestion::Fields(ConfigFields& field) {
   field("straggler", straggler, "slow workers: worker=1,factor=5 and/or chance=0.01,slowdown=10");
 }
 
-void Forecast::Add(const ForecastRow& check) {
+void Forecast::Add(ForecastRow check) {
+  const ForecastRow& one = checks.empty() ? check : checks.front();
+  check.speedup = check.outcome.steps_per_s / one.outcome.steps_per_s;
+  check.measured.speedup = one.measured.wall_s / check.measured.wall_s;
   checks.push_back(check);
-  const double error = SpeedupError(check, checks.front());
+  const double error = SpeedupError(check);
   if (std::abs(error) <= kMostError) return;
   not_predicted.try_emplace(
       check.way, fmt::format("with {} {} here the speed-up was predicted {:+.0f} % off", check.workers,
@@ -151,7 +132,8 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
       Scenario scenario = asked;
       scenario.way = way;
       scenario.workers = workers;
-      forecast.rows.push_back({.way = way, .workers = workers, .outcome = Simulate(constants, scenario)});
+      const Outcome outcome = Simulate(constants, scenario);
+      forecast.rows.push_back({way, workers, outcome, outcome.steps_per_s / forecast.one_worker_steps_per_s});
     }
   }
   return forecast;
@@ -168,9 +150,14 @@ CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constant
   }
   report.facts["overlap"] = question.scenario.overlap;
   report.facts["seed"] = question.scenario.seed;
+  std::string asked;
+  for (const auto& [name, value] : report.facts.items()) {
+    const std::string text = TextOf({"", "", value});
+    if (!text.empty()) asked += fmt::format("{}{} {}", asked.empty() ? "" : ", ", name, text);
+  }
   report.heading = fmt::format(
       "predicted by simulation: {}\nspeed-up is relative to one worker with its own parameters: {} steps/s",
-      ListOf(report.facts), FormatCount(forecast.one_worker_steps_per_s));
+      asked, FormatCount(forecast.one_worker_steps_per_s));
   report.facts["one_worker_steps_per_s"] = forecast.one_worker_steps_per_s;
   for (const Row& row : constants.Rows()) report.facts["constants"][row[0].value] = JsonOf(row);
   report.facts["not_predicted"] = Json::object();
@@ -178,7 +165,7 @@ CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constant
   for (const PlanWay* const way : kPlanWays) {
     std::vector<Row> rows;
     for (const ForecastRow& row : forecast.rows) {
-      if (row.way == way) rows.push_back(FiguresOf(row, forecast.one_worker_steps_per_s));
+      if (row.way == way) rows.push_back(FiguresOf(row));
     }
     std::string title = fmt::format("{}: {}", way->name, way->round);
     if (const auto why = forecast.not_predicted.find(way); why != forecast.not_predicted.end()) {

@@ -36,6 +36,7 @@ struct Rate {
   double cpu_s = kUnknown;          // of this process
   double servers_cpu_s = kUnknown;  // of the servers it started
   double staleness_mean = kUnknown;
+  double speedup = kUnknown;
   Link link = {};  // to a server, as the run has found it
 };
 
@@ -43,7 +44,8 @@ struct ForecastRow {
   const PlanWay* way = nullptr;
   int workers = 0;
   Outcome outcome = {};
-  Rate measured = {};  // of a check: the same, really
+  double speedup = kUnknown;  // of a check: relative to the first one, really as well
+  Rate measured = {};         // of a check: the same, really
 };
 
 struct Forecast {
@@ -55,7 +57,7 @@ struct Forecast {
   std::vector<std::string> notes = {};
 
   // Adds a check. A way of which it finds the speed-up too far off is not predicted.
-  void Add(const ForecastRow& check);
+  void Add(ForecastRow check);
 };
 
 Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& question);

@@ -91,9 +91,6 @@ struct Calibration {
         *each *= steps;
     }
   }
-  void Fit(const RunCase& one, const std::function<void(PlanConstants&, double)>& set) const {
-    constants = FitTo(constants, one.ToSimulate(), one.measured.wall_s, set);
-  }
 
   // A round of the algorithm takes what it takes in a run: with what happens between iterations, and with a
   // replay that has grown.
@@ -121,7 +118,10 @@ struct Calibration {
     Measure(cases);
     FitTrip(cases[0]);
     if (cases[1].settings->run.server.overlap) FitTrip(cases[1]);
-    if (cases[2].workers > 1) Fit(cases[2], [](PlanConstants& c, double f) { c.trip_crowding = f; });
+    if (cases[2].workers > 1) {
+      Fit(constants, cases[2].ToSimulate(), cases[2].measured.wall_s,
+          [&](double factor) { constants.trip_crowding = factor; });
+    }
     const Link& link = cases[0].measured.link;
     constants.trip_fixed_share = link.latency_s / link.Seconds(constants.gradient_bytes());
   }
@@ -132,10 +132,10 @@ struct Calibration {
     const double server_s = std::max(kLeast, one.measured.servers_cpu_s - constants.apply_s());
     const double latency_s = constants.trip.latency_s;
     const bool hidden = one.settings->run.server.overlap;
-    Fit(one, [=](PlanConstants& c, double factor) {
+    Fit(constants, one.ToSimulate(), one.measured.wall_s, [&](double factor) {
       const double less = std::min(factor, 1.0), more = std::max(factor, 1.0) - 1;
-      c.trip = hidden ? Trip{factor * worker_s, server_s, latency_s}
-                      : Trip{less * worker_s, less * server_s, more * (worker_s + server_s)};
+      constants.trip = hidden ? Trip{factor * worker_s, server_s, latency_s}
+                              : Trip{less * worker_s, less * server_s, more * (worker_s + server_s)};
     });
   }
 };
@@ -201,26 +201,22 @@ Link ProbeThreads(std::size_t floats) {
   std::thread other(body, 1);
   body(0);
   other.join();
-  // Below the noise of the two figures there is no rate to be seen; a memory's is not above this.
-  constexpr double kFastest = 1e12;
-  const double more_s = std::max(least_s[1] - least_s[0], 1e-12);
+  // Below the noise of the two figures there is no rate to be seen; a memory's is not above 1e12.
+  const auto bytes = static_cast<double>(floats * sizeof(float));
   return {.latency_s = least_s[0] / 2,
-          .bytes_per_s = std::min(kFastest, static_cast<double>(floats * sizeof(float)) / more_s)};
+          .bytes_per_s = bytes / std::max(least_s[1] - least_s[0], bytes / 1e12)};
 }
 
-PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
-                    const std::function<void(PlanConstants&, double)>& set) {
-  PlanConstants fitted = constants;
-  Scenario brief = scenario;
-  brief.rounds = 400;
+void Fit(const PlanConstants& constants, Scenario scenario, double round_s,
+         const std::function<void(double)>& set) {
+  scenario.rounds = 400;
   double low = 1e-3, high = 1e3;
   for (int i = 0; i < 30; ++i) {
     const double factor = std::sqrt(low * high);
-    set(fitted, factor);
-    (Simulate(fitted, brief).round_s < round_s ? low : high) = factor;
+    set(factor);
+    (Simulate(constants, scenario).round_s < round_s ? low : high) = factor;
   }
-  set(fitted, std::sqrt(low * high));
-  return fitted;
+  set(std::sqrt(low * high));
 }
 
 void Calibrate(const MakeSettings& make_settings, double seconds, const std::atomic<bool>& stop,
@@ -237,7 +233,6 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
   calibration.ScaleRounds();
   const auto attempt = [&](const char* ways, const char* prefix, auto measure) {
     try {
-      if (stop) Fail("interrupted");
       measure();
     } catch (const Error& error) {
       constants.origins.emplace_back(prefix, "not measured");

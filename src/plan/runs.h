@@ -60,10 +60,10 @@ void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& st
 // twice), and the rate of the rest, at 2 (threads - 1) / threads of the bytes as for messages.
 Link ProbeThreads(std::size_t floats);
 
-// `constants` after `set` was called with the factor, within [0.001, 1000], with which the simulation of
-// `scenario` has rounds of `round_s`. Requires that they get longer with it.
-PlanConstants FitTo(const PlanConstants& constants, const Scenario& scenario, double round_s,
-                    const std::function<void(PlanConstants&, double)>& set);
+// Calls `set`, which changes `constants`, with factors within [0.001, 1000], and last with the one with which the
+// simulation of `scenario` has rounds of `round_s`. Requires that they get longer with it.
+void Fit(const PlanConstants& constants, Scenario scenario, double round_s,
+         const std::function<void(double)>& set);
 
 // Settings of a run that way and with that number of workers, resolved. Throws Error when they do not go
 // together.

@@ -145,8 +145,8 @@ TEST(RunsTest, FitsTheSimulationToARound) {
     for (const double crowding : {0.7, 1.0, 2.5}) {
       constants.trip_crowding = crowding;
       const double round_s = Simulate(constants, crowd).round_s;
-      const PlanConstants fitted =
-          FitTo(constants, crowd, round_s, [](PlanConstants& c, double factor) { c.trip_crowding = factor; });
+      PlanConstants fitted = constants;
+      Fit(fitted, crowd, round_s, [&](double factor) { fitted.trip_crowding = factor; });
       EXPECT_NEAR(fitted.trip_crowding, crowding, 0.02 * crowding);
     }
   }

@@ -109,7 +109,8 @@ class Crew {
 // other hosts. Small messages: recursive doubling, log2(hosts) stages with all bytes. Large ones: reduce-scatter
 // by recursive halving, then allgather by doubling, 2 log2(hosts) stages and 2 (hosts - 1) / hosts * bytes. The
 // quicker one is taken. A number of hosts that is no power of two has one stage more.
-double AllReduceSeconds(const PlanConstants& constants, int hosts, int threads, double bytes) {
+double AllReduceSeconds(const PlanConstants& constants, const Crew& crew, double bytes) {
+  const int hosts = crew.hosts, threads = crew.per_host;
   const double stages = std::bit_width(static_cast<unsigned>(hosts - 1)), share = (hosts - 1.0) / hosts;
   const Link& network = constants.network;
   const auto add_s = [&](double added) { return constants.threads.Transfer(added); };
@@ -123,10 +124,8 @@ double AllReduceSeconds(const PlanConstants& constants, int hosts, int threads, 
 // Replicas in step: a round is the slowest worker's computing and an allreduce, now and then of a notice, too.
 Outcome SimulateReplicas(const PlanConstants& constants, const Scenario& scenario) {
   Crew crew(constants, scenario, constants.apply_s());
-  const auto reduce_s = [&](double bytes) {
-    return AllReduceSeconds(constants, crew.hosts, crew.per_host, bytes);
-  };
-  const double exchange_s = reduce_s(constants.gradient_bytes()) + constants.notices_per_round * reduce_s(0);
+  const double exchange_s = AllReduceSeconds(constants, crew, constants.gradient_bytes()) +
+                            constants.notices_per_round * AllReduceSeconds(constants, crew, 0);
   for (double now_s = 0; !crew.AllDone();) {
     double slowest_s = 0;
     for (int i = 0; i < crew.workers; ++i) slowest_s = std::max(slowest_s, crew.NextCompute(i));
@@ -178,16 +177,11 @@ class Trips {
     int awaited = 0;                   // before it goes on: its computing, and answers to its last push
     std::uint64_t seen = 0, used = 0;  // versions of the first server: the newest, and that of this round
   };
-  struct Arrived {
-    int worker;
-    std::uint64_t used;
-  };
   struct Server {
-    std::deque<Arrived> pushes = {};
-    std::deque<int> answers = {};  // that can go out, by worker
+    std::deque<std::pair<int, std::uint64_t>> pushes = {};  // that have arrived: worker, and version used
+    std::deque<int> answers = {};                           // that can go out, by worker
     bool busy = false;
     double busy_s = 0;
-    std::uint64_t version = 0;     // pushes applied
     std::vector<int> clocks = {};  // pushes of each worker
     std::vector<int> held = {};    // whose answer waits
   };
@@ -196,7 +190,7 @@ class Trips {
 
   void Begin(int worker) {
     Worker& self = workers_[worker];
-    self.used = servers_.empty() ? shared_version_ : self.seen;
+    self.used = servers_.empty() ? version_ : self.seen;
     ++self.awaited;
     Work(crew_.HostOf(worker), crew_.NextCompute(worker), [this, worker, &self] {
       if (--self.awaited == 0) Push(worker, 0);
@@ -217,7 +211,7 @@ class Trips {
         Push(worker, index + 1);
       });
     }
-    if (servers_.empty()) staleness_.Add(shared_version_++ - used);
+    if (servers_.empty()) staleness_.Add(version_++ - used);
     crew_.Finish(worker, now_s_);
     if (servers_.empty() || scenario_.overlap) Begin(worker);
   }
@@ -245,8 +239,7 @@ class Trips {
     Server& self = servers_[index];
     const auto [worker, used] = self.pushes.front();
     self.pushes.pop_front();
-    if (index == 0) staleness_.Add(self.version - used);
-    ++self.version;
+    if (index == 0) staleness_.Add(version_++ - used);
     ++self.clocks[worker];
     self.held.push_back(worker);
     const int most = scenario_.way->bounded ? std::ranges::min(self.clocks) + scenario_.bound
@@ -260,7 +253,7 @@ class Trips {
     Server& self = servers_[index];
     const int worker = self.answers.front();
     self.answers.pop_front();
-    SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = self.version] {
+    SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = version_] {
       if (index == 0) workers_[worker].seen = version;
       if (--workers_[worker].awaited > 0) return;
       scenario_.overlap ? Push(worker, 0) : Begin(worker);
@@ -336,8 +329,8 @@ class Trips {
   std::vector<Host> hosts_;      // of workers, then of servers
   std::multimap<double, Then> events_;
   double now_s_ = 0;
-  std::uint64_t shared_version_ = 0;  // pushes, where there are no servers
-  Staleness staleness_;               // at the first server
+  std::uint64_t version_ = 0;  // pushes applied, in shared memory or by the first server
+  Staleness staleness_;        // of these
 };
 
 }  // namespace
