@@ -8,26 +8,32 @@ namespace {
 TEST(CommandReport, IsTextForPeopleAndJsonForPrograms) {
   CommandReport report{.heading = "what was done"};
   report.facts = {{"seed", 1}};
-  report.sections = {
-      {"a table",
-       "rows",
-       {{{"way", "way", "async", "async"}, Decimal("idle", "idle %", 0.125, 1, 100), {"hidden", "", true}},
-        {{"way", "way", "ssp", "ssp"}, Decimal("idle", "idle %", kUnknown, 1), {"hidden", "", false}}}},
-      {"only text", "", {}},
-      {"", "none", {}},
-      {"", "rows", {{{"way", "", "shared"}}}}};
+  report.sections = {{"a table",
+                      "rows",
+                      {{{"way", "way", "async"},
+                        {"hosts", "hosts", 12},
+                        Decimal("idle", "idle %", 0.125, 1, 100),
+                        {"hidden", "", true}},
+                       {{"way", "way", "ssp", "SSP"},
+                        {"hosts", "hosts", 1, "*1"},
+                        Decimal("idle", "idle %", kUnknown, 1),
+                        {"hidden", "", false}}}},
+                     {"only text", "", {}},
+                     {"", "none", {}},
+                     {"", "rows", {{{"way", "", "shared"}}}}};
   report.notes = {"a note"};
   EXPECT_EQ(report.ToText(),
             "what was done\n"
             "\na table\n"
-            "way    idle %\n"
-            "async    12.5\n"
-            "ssp         -\n"
+            "way    hosts  idle %\n"
+            "async     12    12.5\n"
+            "SSP       *1       -\n"
             "\nonly text\n"
             "a note\n");
-  EXPECT_EQ(report.ToJson(),
-            R"({"seed":1,"rows":[{"way":"async","idle":0.125,"hidden":true},)"
-            R"({"way":"ssp","idle":null,"hidden":false},{"way":"shared"}],"none":[],"notes":["a note"]})");
+  EXPECT_EQ(
+      report.ToJson(),
+      R"({"seed":1,"rows":[{"way":"async","hosts":12,"idle":0.125,"hidden":true},)"
+      R"({"way":"ssp","hosts":1,"idle":null,"hidden":false},{"way":"shared"}],"none":[],"notes":["a note"]})");
 }
 
 TEST(CommandReport, PlotAddsToTheSeriesOfAName) {

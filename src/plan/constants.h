@@ -61,7 +61,7 @@ struct PlanConstants {
   bool Knows(const PlanWay& way) const {
     if (!way.not_predicted.empty()) return false;
     if (way.on_servers) return trip.worker_s > 0 && trip.server_s > 0;
-    return way.in_step || shared_s > 0;
+    return !way.one_process() || shared_s > 0;
   }
   double gradient_bytes() const { return sizeof(float) * static_cast<double>(floats); }
   double apply_s() const { return apply_s_per_float * floats; }

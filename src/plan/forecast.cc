@@ -126,9 +126,8 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
   for (const PlanWay* const way : kPlanWays) {
     if (!way->not_predicted.empty()) forecast.not_predicted[way] = way->not_predicted;
     if (!constants.Knows(*way)) continue;
-    const bool one_process = !way->in_step && !way->on_servers;
-    const int most = one_process ? std::min(question.workers_up_to, asked.cores) : question.workers_up_to;
-    for (int workers = 1; workers <= most; workers *= 2) {
+    for (int workers = 1; workers <= question.workers_up_to; workers *= 2) {
+      if (way->one_process() && workers > asked.cores) break;
       Scenario scenario = asked;
       scenario.way = way;
       scenario.workers = workers;

@@ -147,7 +147,7 @@ class Trips {
         workers_(crew_.workers),
         servers_(scenario.way->on_servers ? scenario.servers : 0),
         hosts_(crew_.hosts + servers_.size()) {
-    TRIREME_CHECK(scenario.way->on_servers || crew_.hosts == 1);
+    TRIREME_CHECK(!scenario.way->one_process() || crew_.hosts == 1);
     for (Server& server : servers_) server.clocks.resize(crew_.workers);
   }
 

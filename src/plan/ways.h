@@ -1,5 +1,7 @@
-// The ways to place parameters that are predicted and measured: one row each, and nothing else in this folder
-// knows them apart.
+// The ways to place parameters that are predicted and measured: one row each.
+//
+// Another way is another row, which tables and JSON show at once. To be predicted it needs facts that Simulate goes by,
+// its constants with Knows (constants.h), and their measurement in Calibrate (runs.cc).
 #pragma once
 
 #include <string_view>
@@ -18,6 +20,7 @@ struct PlanWay {
   bool in_step = false;     // an update waits for all workers, who split a batch; else each brings one
   bool on_servers = false;  // else in the memory of the workers
   bool bounded = false;     // nobody is far ahead of the slowest
+  constexpr bool one_process() const { return !in_step && !on_servers; }
   // Why there is no simulation of it.
   std::string_view not_predicted = "";
 };
