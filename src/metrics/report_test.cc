@@ -66,6 +66,37 @@ TEST(Report, ShowsEveryFact) {
   }
 }
 
+// The rare ones: what is there in every run is checked above and where runs are made.
+TEST(Report, TableAndJsonTellTheSameFacts) {
+  RunReport report = Sample();
+  RunFacts& facts = report.facts;
+  EXPECT_FALSE(Contains(ResultJson(facts), "links"));
+  EXPECT_TRUE(Contains(ResultJson(facts), R"("rounds":0,"bytes_per_round":null,"messages_per_round":null)"));
+  facts.rounds = 8;
+  facts.per_worker = {{.steps = 1000, .busy_s = 2, .idle_s = 0.5},
+                      {.steps = 2000, .busy_s = 1, .idle_s = 1.5}};
+  facts.links = {
+      {.worker = 1, .to = "there", .latency_s = 1e-3, .bytes_per_s = 5e6, .bytes = 7, .messages = 3}};
+  facts.staleness = {4, 0, 2};
+  facts.staleness_mean = 0.75;
+  facts.env_failures = 3;
+  facts.env_last_failure = "it broke";
+  const std::string json = ResultJson(facts), html = ReportHtml(report);
+  for (const char* part :
+       {R"("rounds":8,"bytes_per_round":512.0,"messages_per_round":1.5)", R"("idle_s":2.0)",
+        R"("per_worker":[{"steps":1000,"busy_s":2.0,"idle_s":0.5},{"steps":2000)",
+        R"("links":[{"worker":1,"to":"there","latency_s":0.001,)", R"("staleness_histogram":[4,0,2])",
+        R"("env_failures":3,"env_last_failure":"it broke")"}) {
+    EXPECT_TRUE(Contains(json, part)) << part << json;
+  }
+  for (const char* part :
+       {"8, each with 512.0 bytes in 1.50 messages", "2,000 steps, busy 1.00 s, idle 1.50 s",
+        "Worker 1 to there", "mean 0.75, most 0; gradients by age in versions: 0: 4, 2: 2",
+        "3, the last time it broke"}) {
+    EXPECT_TRUE(Contains(html, part)) << part;
+  }
+}
+
 TEST(Report, IsSelfContained) {
   const std::string html = ReportHtml(Sample());
   for (const char* part : {"<script", "<link", "<img", "src=", "href=", "url(", "@import"}) {
