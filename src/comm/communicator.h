@@ -28,12 +28,18 @@ struct Traffic {
   std::uint64_t messages = 0;  // sent to others
   double idle_s = 0;           // spent waiting for others
   std::uint64_t pushes = 0;    // gradients handed over
+  // What codecs have done: bytes that messages of this worker, and to it, did without, and the time for it.
+  std::int64_t bytes_saved = 0;
+  double compress_s = 0, decompress_s = 0;
 
   Traffic& operator+=(const Traffic& other) {
     bytes += other.bytes;
     messages += other.messages;
     idle_s += other.idle_s;
     pushes += other.pushes;
+    bytes_saved += other.bytes_saved;
+    compress_s += other.compress_s;
+    decompress_s += other.decompress_s;
     return *this;
   }
   Traffic& operator-=(const Traffic& other) {
@@ -41,6 +47,9 @@ struct Traffic {
     messages -= other.messages;
     idle_s -= other.idle_s;
     pushes -= other.pushes;
+    bytes_saved -= other.bytes_saved;
+    compress_s -= other.compress_s;
+    decompress_s -= other.decompress_s;
     return *this;
   }
 };
@@ -66,6 +75,8 @@ class Communicator {
   virtual void AllReduceSum(std::span<double> values) = 0;
   // What every rank gave, in their order, at rank 0; elsewhere nothing. Lengths may differ.
   virtual std::vector<std::string> Gather(std::string bytes) = 0;
+  // The same at every rank. Unless there is a shorter way, rank 0 gathers and tells.
+  virtual std::vector<std::string> AllGather(std::string bytes);
 
   virtual Traffic traffic() const = 0;
   // To other processes, as far as there are messages between this worker and them.

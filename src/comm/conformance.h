@@ -118,6 +118,10 @@ inline void CheckGather(Communicator& comm) {
     return std::string(scale * static_cast<std::size_t>(rank * 7 % 5), static_cast<char>('a' + rank % 20));
   };
   for (const std::size_t scale : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{300'000}}) {
+    const std::vector<std::string> everywhere = comm.AllGather(text(comm.rank(), scale));
+    ASSERT_EQ(everywhere.size(), static_cast<std::size_t>(comm.size()));
+    for (int r = 0; r < comm.size(); ++r)
+      EXPECT_TRUE(everywhere[r] == text(r, scale)) << r << " at " << scale;
     const std::vector<std::string> all = comm.Gather(text(comm.rank(), scale));
     if (comm.rank() != 0) {
       EXPECT_TRUE(all.empty());

@@ -1,43 +1,13 @@
 #include "trireme/comm/hybrid_communicator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/pack.h"
 
 namespace trireme {
-namespace {
-
-// Several strings as one: each behind its length.
-std::string Pack(std::vector<std::string> parts) {
-  std::size_t size = 0;
-  for (const std::string& part : parts) size += sizeof(std::uint64_t) + part.size();
-  std::string packed;
-  packed.reserve(size);
-  for (std::string& part : parts) {
-    const std::uint64_t length = part.size();
-    packed.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(part);
-    part = {};
-  }
-  return packed;
-}
-
-void Unpack(std::string_view packed, std::vector<std::string>& parts) {
-  while (!packed.empty()) {
-    std::uint64_t length = 0;
-    TRIREME_CHECK(packed.size() >= sizeof(length));
-    std::memcpy(&length, packed.data(), sizeof(length));
-    packed.remove_prefix(sizeof(length));
-    TRIREME_CHECK(packed.size() >= length);
-    parts.emplace_back(packed.substr(0, length));
-    packed.remove_prefix(length);
-  }
-}
-
-}  // namespace
-
 HybridCommunicator::HybridCommunicator(Communicator& inside, Communicator* between, int group, int groups)
     : inside_(inside), between_(between), group_(group), groups_(groups) {
   if (!leader()) return;
@@ -82,6 +52,18 @@ std::vector<std::string> HybridCommunicator::Gather(std::string bytes) {
   const std::vector<std::string> packed = between_->Gather(Pack(std::move(own)));
   std::vector<std::string> all;
   for (const std::string& group : packed) Unpack(group, all);
+  return all;
+}
+
+std::vector<std::string> HybridCommunicator::AllGather(std::string bytes) {
+  std::vector<std::string> own = inside_.Gather(std::move(bytes));
+  std::string packed;
+  if (leader()) packed = Pack(groups_ == 1 ? std::move(own) : between_->AllGather(Pack(std::move(own))));
+  inside_.Broadcast(packed);
+  std::vector<std::string> parts, all;
+  Unpack(packed, parts);
+  if (groups_ == 1) return parts;
+  for (const std::string& group : parts) Unpack(group, all);
   return all;
 }
 

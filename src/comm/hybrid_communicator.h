@@ -29,6 +29,7 @@ class HybridCommunicator final : public Communicator {
   void AllReduceSum(std::span<float> values) override { AllReduceAny(values); }
   void AllReduceSum(std::span<double> values) override { AllReduceAny(values); }
   std::vector<std::string> Gather(std::string bytes) override;
+  std::vector<std::string> AllGather(std::string bytes) override;
   Traffic traffic() const override;
   std::vector<ProcessLink> links() const override;
   void Abort() override;

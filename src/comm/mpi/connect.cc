@@ -132,6 +132,9 @@ class MpiProcesses final : public Processes {
   void AllReduceSum(std::span<float> values) override { group_->AllReduceSum(values); }
   void AllReduceSum(std::span<double> values) override { group_->AllReduceSum(values); }
   std::vector<std::string> Gather(std::string bytes) override { return group_->Gather(std::move(bytes)); }
+  std::vector<std::string> AllGather(std::string bytes) override {
+    return group_->AllGather(std::move(bytes));
+  }
   Traffic traffic() const override { return group_->traffic(); }
   std::vector<ProcessLink> links() const override { return group_->links(); }
   void Abort() override { group_->Abort(); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/pack.h"
 #include "trireme/comm/tree_sum.h"
 #include "trireme/comm/wait.h"
 
@@ -314,6 +315,25 @@ std::vector<std::string> MessageCommunicator::Gather(std::string bytes) {
     all[r].resize(length);
     Receive(r, std::as_writable_bytes(std::span(all[r])));
   }
+  return all;
+}
+
+std::vector<std::string> MessageCommunicator::AllGather(std::string bytes) {
+  if (!std::has_single_bit(static_cast<unsigned>(size_))) return Communicator::AllGather(std::move(bytes));
+  operation_ = "a gathering at all";
+  std::vector<std::string> own;
+  own.push_back(std::move(bytes));
+  std::string packed = Pack(std::move(own)), theirs;
+  for (int distance = 1; distance < size_; distance *= 2) {
+    const int partner = rank_ ^ distance;
+    std::uint64_t give = packed.size(), take = 0;
+    Exchange(partner, std::as_bytes(std::span(&give, 1)), std::as_writable_bytes(std::span(&take, 1)));
+    theirs.resize(take);
+    Exchange(partner, std::as_bytes(std::span(packed)), std::as_writable_bytes(std::span(theirs)));
+    packed = rank_ < partner ? packed + theirs : theirs + packed;
+  }
+  std::vector<std::string> all;
+  Unpack(packed, all);
   return all;
 }
 

@@ -9,6 +9,9 @@
 //     adding one overlaps with moving the next; in the last round a segment goes back once it is finished.
 // Between any other number: up a binomial tree to rank 0 and down again.
 //
+// An allgather between a power of two of ranks: in round i a rank exchanges all it has with rank ^ 2^i, lengths
+// first; between any other number rank 0 gathers and tells.
+//
 // A broadcast goes down a binomial tree, a reduction up; a gathering is two messages of every other rank
 // (length, bytes), a barrier a round of empty messages for each doubling of m.
 //
@@ -54,6 +57,7 @@ class MessageCommunicator final : public Communicator {
   void AllReduceSum(std::span<float> values) override { AllReduce(values); }
   void AllReduceSum(std::span<double> values) override { AllReduce(values); }
   std::vector<std::string> Gather(std::string bytes) override;
+  std::vector<std::string> AllGather(std::string bytes) override;
   Traffic traffic() const override;
   // To the ranks that sums and broadcasts go to: those that differ in one bit.
   std::vector<ProcessLink> links() const override;
