@@ -8,7 +8,7 @@
 #   include/trireme/env_plugin.h             all that a plug-in with environments needs
 # Packages are made of what was built, which need not be everything.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
-set(folders base picture metrics optim nn comm rpc env rollout replay store server algo train)
+set(folders base picture metrics optim nn codec comm rpc env rollout replay store server algo train)
 list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:trireme_\\1>" OUTPUT_VARIABLE objects)
 add_library(trireme_library SHARED ${objects})
 set_target_properties(trireme_library PROPERTIES OUTPUT_NAME trireme EXPORT_NAME trireme LINKER_LANGUAGE CXX
@@ -45,7 +45,7 @@ export(TARGETS ${archives} FILE ${PROJECT_BINARY_DIR}/TriremeFolders.cmake)
 foreach(folder ${folders})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development
     FILES_MATCHING PATTERN *.h
-    REGEX "/(grpc|mpi|ffmpeg|nn/torch)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|comm/conformance|nn/plain_tower|nn/copying_executor|metrics/figures|[^/]*test_util)\\.h$" EXCLUDE)
+    REGEX "/(grpc|mpi|ffmpeg|nn/torch)$" EXCLUDE REGEX "/(test_[^/]*|[^/]*_conformance|(comm|codec)/conformance|nn/plain_tower|nn/copying_executor|metrics/figures|[^/]*test_util)\\.h$" EXCLUDE)
 endforeach()
 
 install(FILES ${PROJECT_SOURCE_DIR}/src/env_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme COMPONENT development)

@@ -74,6 +74,10 @@ std::unique_ptr<Codec> MakeCodec(std::string_view text) {
   Fail("there is no way to compress called '{}': there are {}", text, known);
 }
 
+std::unique_ptr<Codec> MakeCodecOrNone(std::string_view text) {
+  return text == kNoCodec ? nullptr : MakeCodec(text);
+}
+
 void CheckSums(std::span<const float> values, std::span<const float> residual) {
   if (SimdCall<FindTooLarge>(values.data(), residual.data(), values.size()))
     Fail("values that are not finite, or beyond 2^100, cannot be compressed: training has diverged");

@@ -60,5 +60,8 @@ std::span<const CodecEntry> Codecs();
 
 // `text`: "fp16", "topk=0.01". Throws Error, which says what there is.
 std::unique_ptr<Codec> MakeCodec(std::string_view text);
+// The same; null for kNoCodec, which leaves values as they are.
+inline constexpr std::string_view kNoCodec = "none";
+std::unique_ptr<Codec> MakeCodecOrNone(std::string_view text);
 
 }  // namespace trireme
