@@ -103,6 +103,8 @@ class Optimizer {
   void Load(const StateReader& reader, const std::string& scope);
 
   std::size_t size() const { return size_; }
+  // For whoever averages optimizers that have made as many steps.
+  std::vector<AlignedBuffer<float>>& moments() { return moments_; }
 
  private:
   OptimizerRule rule_;

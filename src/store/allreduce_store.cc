@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/error.h"
 #include "trireme/optim/clip.h"
+#include "trireme/store/gradient_sum.h"
 #include "trireme/store/parameter_store.h"
 
 namespace trireme {
@@ -11,8 +13,9 @@ namespace {
 
 class AllReduceStore final : public ParameterStore {
  public:
-  AllReduceStore(Communicator& comm, const OptimizerSettings& optimizer, std::span<const float> initial)
-      : comm_(comm), params_(initial.size()), optimizer_(optimizer, initial.size()) {
+  AllReduceStore(Communicator& comm, const OptimizerSettings& optimizer, std::span<const float> initial,
+                 std::unique_ptr<GradientSum> sum)
+      : comm_(comm), sum_(std::move(sum)), params_(initial.size()), optimizer_(optimizer, initial.size()) {
     std::copy(initial.begin(), initial.end(), params_.begin());
   }
 
@@ -22,7 +25,7 @@ class AllReduceStore final : public ParameterStore {
 
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     TRIREME_CHECK(gradient.size() >= params_.size());
-    comm_.AllReduceSum(gradient);
+    sum_->Sum(gradient, params_.size());
     ++pushes_;
     const std::span<float> of_params = gradient.first(params_.size());
     const double norm = ClipGradient(of_params, rule.max_grad_norm, rule.groups);
@@ -32,8 +35,13 @@ class AllReduceStore final : public ParameterStore {
 
   void Share(std::span<double> values) override { comm_.AllReduceSum(values); }
 
-  Traffic traffic() const override { return {.pushes = pushes_}; }
+  Traffic traffic() const override {
+    Traffic traffic = sum_->traffic();
+    traffic.pushes = pushes_;
+    return traffic;
+  }
   Staleness staleness() const override { return {}; }
+  double ResidualNorm() const override { return sum_->ResidualNorm(); }
 
   void Save(StateWriter& out) const override {
     out.Put<float>("params", params_.span());
@@ -41,12 +49,15 @@ class AllReduceStore final : public ParameterStore {
   }
 
   void Load(const StateReader& in) override {
-    in.Get<float>("params", params_.span());
+    in.Get<float>(in.Has(kExactParams) ? kExactParams : "params", params_.span());
     optimizer_.Load(in, "optimizer");
   }
+  void SaveOwn(StateWriter& out) const override { sum_->SaveOwn(out); }
+  std::string LoadOwn(const StateReader& in) override { return sum_->LoadOwn(in); }
 
  private:
   Communicator& comm_;
+  std::unique_ptr<GradientSum> sum_;
   AlignedBuffer<float> params_;
   Optimizer optimizer_;
   std::uint64_t pushes_ = 0;
@@ -55,8 +66,14 @@ class AllReduceStore final : public ParameterStore {
 }  // namespace
 
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
+                                                   std::span<const float> initial,
+                                                   std::unique_ptr<GradientSum> sum) {
+  return std::make_unique<AllReduceStore>(comm, optimizer, initial, std::move(sum));
+}
+
+std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
                                                    std::span<const float> initial) {
-  return std::make_unique<AllReduceStore>(comm, optimizer, initial);
+  return MakeAllReduceStore(comm, optimizer, initial, MakePlainSum(comm));
 }
 
 }  // namespace trireme

@@ -24,6 +24,8 @@
 
 namespace trireme {
 
+class GradientSum;
+
 // How a gradient is to be applied. Groups are parameters with a rate, and perhaps a norm, of their own
 // (optim/groups.h). Workers in step give the same groups.
 struct UpdateRule {
@@ -67,16 +69,40 @@ class ParameterStore {
   // What its pulls and pushes have cost beyond what its communicator counts, and how stale they were.
   virtual Traffic traffic() const = 0;
   virtual Staleness staleness() const = 0;
+  // The norm of what a codec has not sent yet of this worker's gradients; 0 without one.
+  virtual double ResidualNorm() const { return 0; }
 
   // Parameters and optimizer, for checkpoints.
   virtual void Save(StateWriter& out) const = 0;
   virtual void Load(const StateReader& in) = 0;
+  // What only this worker of those in step holds, for a checkpoint to which all of them give theirs: nothing, unless
+  // a store says otherwise. Once the worker knows its rank it loads its own, or what it is due where their number
+  // has changed. Returns a line for people where that is not exactly what was saved. Throws Error.
+  virtual void SaveOwn(StateWriter& /*out*/) const {}
+  virtual std::string LoadOwn(const StateReader& /*in*/) { return ""; }
 };
 
+// The section of a checkpoint with the parameters that the optimizer works on, where workers hold others, which
+// they were told by a codec.
+inline constexpr const char* kExactParams = "exact_params";
+
 // Synchronous. Every worker holds a replica; gradients are summed over all workers and each applies the same
-// update. With a group of one this is the `local` store. `initial` are the parameters to start from, the same
-// on all workers.
+// update. With a group of one this is the `local` store. `initial` are the parameters to start from, the same on
+// all workers. `sum`: how gradients are summed (gradient_sum.h); without it, as they are.
+std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
+                                                   std::span<const float> initial,
+                                                   std::unique_ptr<GradientSum> sum);
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
                                                    std::span<const float> initial);
+
+// In step, but parameters are exchanged instead of gradients: a worker applies what it pushes to its own copy, as if
+// its gradient, scaled to the work of all, were that of all; after every `local_steps` pushes, parameters and moments
+// of all workers are averaged. Statistics behind gradients, and what is shared, are still summed at once over all
+// workers, so that whatever is decided by them is decided alike.
+//
+// Between two averages workers hold different parameters. Refresh() shows the average, which changes nothing, and
+// is for all workers to call together, before Save() too; Pull() shows the worker's own again.
+std::unique_ptr<ParameterStore> MakeLocalStepsStore(Communicator& comm, const OptimizerSettings& optimizer,
+                                                    std::span<const float> initial, int local_steps);
 
 }  // namespace trireme
