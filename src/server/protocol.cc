@@ -1,5 +1,6 @@
 #include "trireme/server/protocol.h"
 
+#include "trireme/codec/difference.h"
 #include "trireme/optim/clip.h"
 
 namespace trireme {
@@ -13,12 +14,18 @@ Header ReadHeader(Incoming& message) {
     Fail("a message of another protocol or version: run the same Trireme on workers and servers");
   }
   // Each count is bounded by the size of the message before they are added up: no overflow.
-  if (header.floats > size || header.doubles > size || header.bytes > size ||
+  if (header.encoded > size || header.floats > size || header.doubles > size || header.bytes > size ||
       MessageWriter::Size(header) != size) {
-    Fail("a message of {} bytes claims {} floats, {} doubles and {} bytes", size, header.floats,
-         header.doubles, header.bytes);
+    Fail("a message of {} bytes claims {} compressed ones, {} floats, {} doubles and {} bytes", size,
+         header.encoded, header.floats, header.doubles, header.bytes);
   }
   return header;
+}
+
+AlignedBuffer<std::byte> ReadEncoded(Incoming& message, const Header& header) {
+  AlignedBuffer<std::byte> bytes(header.encoded, AlignedBuffer<std::byte>::kUninitialised);
+  message.Read(bytes.span());
+  return bytes;
 }
 
 std::vector<double> ReadDoubles(Incoming& message, const Header& header) {
@@ -50,7 +57,14 @@ void RunTerms::Fields(ConfigFields& field) {
   field("staleness_scaled", staleness_scaled, "smaller steps for older gradients");
   field("lease_s", lease_s, "silence after which a worker is given up", Between(0.1, 86400));
   field("round_s", round_s, "the longest wait for a worker that is alive", Between(0.1, 86400));
+  field("compress", compress, "how gradients travel");
+  field("compress_params", compress_params, "how parameters travel");
   optimizer.Fields(field);
+}
+
+void RunTerms::CheckCodecs() const {
+  MakeCodecOrNone(compress);
+  CheckDifferenceCodec(compress_params);
 }
 
 namespace {
@@ -114,6 +128,7 @@ Greeting Greeting::Decode(std::string_view text) {
   Greeting greeting = FromText<Greeting>(text);
   if (greeting.server >= greeting.terms.servers)
     Fail("there is no server {} of {}", greeting.server, greeting.terms.servers);
+  greeting.terms.CheckCodecs();
   return greeting;
 }
 

@@ -1,5 +1,5 @@
 // What workers and parameter servers say to each other (docs/server-protocol.md). Every message is a Header,
-// then `floats` floats, `doubles` doubles and `bytes` bytes, all little-endian.
+// then `encoded` bytes of a codec's, `floats` floats, `doubles` doubles and `bytes` bytes, all little-endian.
 //
 // A worker has one stream to each server and at most one request under way on it; the answer repeats the
 // request's sequence. A request without an answer is sent again after a reconnection: servers recognise what
@@ -19,6 +19,7 @@
 #include "trireme/base/aligned.h"
 #include "trireme/base/config.h"
 #include "trireme/base/error.h"
+#include "trireme/codec/codec.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/rpc/transport.h"
 
@@ -62,7 +63,7 @@ enum MessageFlags : std::uint32_t {
 };
 
 struct Header {
-  char magic[4] = {'T', 'R', 'M', '2'};
+  char magic[4] = {'T', 'R', 'M', '3'};
   MessageKind kind = MessageKind::kHello;
   std::uint64_t worker = 0;    // who asks (an id); in kWelcome its rank
   std::uint64_t sequence = 0;  // numbers requests; answers repeat it
@@ -76,10 +77,11 @@ struct Header {
   std::uint32_t flags = 0;
   std::int32_t leader = -1;   // answers: the lowest rank that takes part
   std::uint32_t members = 0;  // answers: how many take part
-  std::uint32_t zero = 0;
+  std::uint32_t encoded = 0;  // bytes of a gradient or of parameters that a codec has made smaller
+  std::uint64_t held = 0;  // answers with parameters: numbers them. Requests: whose the worker holds; 0: none
   std::uint64_t floats = 0, doubles = 0, bytes = 0;
 };
-static_assert(sizeof(Header) == 112 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 120 && std::is_trivially_copyable_v<Header>);
 
 enum class Collective : std::uint32_t { kSum = 1, kFirst, kGather };
 
@@ -90,13 +92,15 @@ class MessageWriter {
       : header_(header), buffer_(std::make_shared<Buffer>(Size(header), Buffer::kUninitialised)) {
     std::memcpy(buffer_->data(), &header, sizeof header);
   }
-  std::byte* floats() { return buffer_->data() + sizeof(Header); }
+  std::span<std::byte> encoded() { return {buffer_->data() + sizeof(Header), header_.encoded}; }
+  std::byte* floats() { return buffer_->data() + sizeof(Header) + header_.encoded; }
   std::byte* doubles() { return floats() + header_.floats * sizeof(float); }
   std::byte* bytes() { return doubles() + header_.doubles * sizeof(double); }
   Outgoing Take() { return std::move(buffer_); }
 
   static std::size_t Size(const Header& header) {
-    return sizeof header + header.floats * sizeof(float) + header.doubles * sizeof(double) + header.bytes;
+    return sizeof header + header.encoded + header.floats * sizeof(float) + header.doubles * sizeof(double) +
+           header.bytes;
   }
 
  private:
@@ -120,9 +124,17 @@ inline Outgoing MakeMessage(Header header, std::span<const float> floats = {},
 
 // Reads the header and checks that the sizes in it are those of the message. Throws Error.
 Header ReadHeader(Incoming& message);
+AlignedBuffer<std::byte> ReadEncoded(Incoming& message, const Header& header);
 inline void ReadFloats(Incoming& message, std::span<float> to) { message.Read(std::as_writable_bytes(to)); }
 std::vector<double> ReadDoubles(Incoming& message, const Header& header);
 std::string ReadText(Incoming& message, const Header& header);
+
+// Of a message that is to be sent, or was.
+inline std::span<const std::byte> EncodedOf(const Outgoing& message) {
+  Header header;
+  std::memcpy(&header, message->data(), sizeof header);
+  return {message->data() + sizeof header, header.encoded};
+}
 
 // How the workers of a run take turns: all in step; each on its own; or each on its own, but nobody more than
 // a bound of pushes ahead of the slowest.
@@ -148,12 +160,25 @@ struct RunTerms {
   std::int64_t staleness_bound = 0;
   bool staleness_scaled = false;
   double lease_s = 5, round_s = 300;
+  // How gradients and parameters travel: codecs, or kNoCodec.
+  std::string compress = std::string(kNoCodec), compress_params = std::string(kNoCodec);
   OptimizerSettings optimizer;
+
+  // Floats that a server holds for each parameter besides itself: moments of the optimizer and, where workers in
+  // step hold what a codec has told them, the exact parameter.
+  std::size_t moments() const {
+    return OptimizerRule(optimizer).moments() + (params_codec_in_step() == kNoCodec ? 0 : 1);
+  }
+  std::string params_codec_in_step() const {
+    return pace == Pace::kSync ? compress_params : std::string(kNoCodec);
+  }
 
   void Fields(ConfigFields& field);
   std::string Encode() const;
   // Throws Error.
   static RunTerms Decode(std::string_view text);
+  // Throws Error unless there are codecs of these names here.
+  void CheckCodecs() const;
   // Throws Error with the first difference.
   void CheckEqual(const RunTerms& theirs) const;
 };

@@ -32,7 +32,8 @@ class BytesIn final : public Incoming {
 // good.
 class HostileTransport final : public Transport {
  public:
-  explicit HostileTransport(Input& in) : in_(in) {}
+  // `codec`: of parameters, or null.
+  HostileTransport(Input& in, const Codec* codec) : in_(in), codec_(codec) {}
   std::unique_ptr<Stream> Connect(const std::string&, const Security&, const Limits&) override;
   std::unique_ptr<ServerTransport> Listen(const std::string&, const Security&, const Limits&) override {
     Fail("nobody listens here");
@@ -41,6 +42,7 @@ class HostileTransport final : public Transport {
  private:
   class HostileStream;
   Input& in_;
+  const Codec* codec_;
   int answers_ = 0;
 };
 
@@ -62,7 +64,11 @@ class HostileTransport::HostileStream final : public Stream {
         header.kind = static_cast<MessageKind>(in.Choice(20));
         header.worker = AnyNumber(in, 0);
         const std::size_t floats[] = {1024, 6, 1030, 0};
-        return Give(AnyMessage(in, header, floats[in.Choice(4)]));
+        const std::size_t count = floats[in.Choice(4)];
+        const bool encoded =
+            header.kind == MessageKind::kParams && transport_.codec_ != nullptr && in.Choice(2) == 1;
+        const Outgoing plain = AnyMessage(in, header, encoded ? 0 : count);
+        return Give(encoded ? WithEncoded(in, plain, transport_.codec_->bytes(count)) : plain);
       }
       case kRaw:
         return Give(ToMessage(in.Text()));
@@ -139,16 +145,22 @@ void Work(ServerSession& session, Communicator& comm, ServerStore& store, int wa
 
 std::vector<std::pair<std::string, std::string>> Seeds() {
   std::vector<std::pair<std::string, std::string>> seeds;
-  const auto answer = [](InputWriter& w, int kind, int floats, int doubles, std::string_view text = "") {
+  bool encoded = false;
+  const auto answer = [&](InputWriter& w, int kind, int floats, int doubles, std::string_view text = "") {
     w.Byte(kMessage).Byte(kind).Byte(31).Byte(floats);
+    const bool differs = encoded && kind == 16;
+    if (differs) w.Byte(1);
     for (int i = 0; i < 5; ++i) w.Byte(31);
     w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
     w.Byte(0).Text(text);
+    if (differs) w.Byte(0).Text(std::string(1, '\0'));
   };
-  for (int pace = 0; pace < 3; ++pace) {
+  for (int run = 0; run < kWays; ++run) {
+    const int pace = run % 3;
+    encoded = run >= 3;
     for (int way = 0; way < 8; ++way) {
       InputWriter w;
-      w.Byte(pace).Byte(way).Byte(way).Byte(0);
+      w.Byte(run).Byte(way).Byte(way).Byte(0);
       answer(w, 14, 0, 2);  // welcome of the first server
       answer(w, 14, 1, 0);  // and of the second
       for (int i = 0; i < 3; ++i) {
@@ -156,7 +168,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
         answer(w, 18, 3, 0, "for whom it waits");
         if (i == 1) w.Byte(kNothing).Byte(kLaterClosed).Text("full");
       }
-      seeds.emplace_back("pace-" + std::to_string(pace) + "-way-" + std::to_string(way), w.str());
+      seeds.emplace_back("pace-" + std::to_string(run) + "-way-" + std::to_string(way), w.str());
     }
   }
   return seeds;
@@ -168,9 +180,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace trireme;
   using namespace trireme::fuzz;
   Input in(data, size);
-  const RunTerms terms = FuzzTerms(static_cast<Pace>(in.Choice(3)), 2);
+  const RunTerms terms = FuzzTerms(in.Choice(kWays), 2);
+  const auto codec = MakeCodecOrNone(terms.compress_params);
   const int ways[] = {in.Choice(8), in.Choice(8), in.Choice(8)};
-  HostileTransport transport(in);
+  HostileTransport transport(in, codec.get());
   // No patience: a server that says nothing is lost at once.
   std::vector<ServerPlace> places(
       2, {.transport = &transport, .address = "server", .security = {}, .patience_s = 0.01});

@@ -30,7 +30,11 @@ inline std::uint64_t AnyNumber(Input& in, std::uint64_t usual) {
   return choice < 12 ? usual + in.Byte() - 128 : usual;
 }
 
-inline RunTerms FuzzTerms(Pace pace, int servers) {
+// From one choice below 3 * 4: how workers take turns, and whether what they send is compressed.
+inline constexpr int kWays = 12;
+inline RunTerms FuzzTerms(int way, int servers) {
+  constexpr const char* kCodecs[] = {"none", "int8", "topk=0.01", "powersgd=2"};
+  const std::string codec = kCodecs[way / 3];
   return {.version = "1",
           .env = "Env",
           .algo = "algo",
@@ -39,11 +43,13 @@ inline RunTerms FuzzTerms(Pace pace, int servers) {
           .params = 1030,  // two blocks of the norm, so that two servers have a part each
           .work_shards = 8,
           .servers = servers,
-          .pace = pace,
+          .pace = static_cast<Pace>(way % 3),
           .workers = 2,
           .staleness_bound = 1,
           .lease_s = 1,
           .round_s = 2,
+          .compress = codec,
+          .compress_params = codec == "powersgd=2" ? "onebit" : codec,
           .optimizer = {}};
 }
 
@@ -51,6 +57,20 @@ inline Outgoing ToMessage(const std::string& bytes) {
   auto buffer = std::make_shared<AlignedBuffer<std::byte>>(bytes.size());
   std::memcpy(buffer->data(), bytes.data(), bytes.size());
   return buffer;
+}
+
+// The same with a codec's bytes behind the header: `encoded` of them, unless the input wants others.
+inline Outgoing WithEncoded(Input& in, const Outgoing& message, std::size_t encoded) {
+  const std::size_t sizes[] = {encoded, encoded, encoded, encoded + 1, 0, 1};
+  const std::size_t size = sizes[in.Choice(std::size(sizes))];
+  const std::string pattern = in.Text();
+  std::string bytes(reinterpret_cast<const char*>(message->data()), message->size()), own(size, '\0');
+  for (std::size_t i = 0; i < size && !pattern.empty(); ++i) own[i] = pattern[i % pattern.size()];
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.encoded = static_cast<std::uint32_t>(size);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return ToMessage(bytes.insert(sizeof header, own));
 }
 
 // All of the header but its kind, and the parts: `floats` floats unless the input wants others.

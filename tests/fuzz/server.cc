@@ -20,12 +20,12 @@ enum Action { kHello, kState, kRequest, kRaw, kLeave, kCut, kFreeze, kThaw, kTim
 struct Client {
   PeerId number = 0;
   std::unique_ptr<Stream> stream;
-  std::uint64_t sequence = 1, version = 0, operation = 0;  // as the server said last
+  std::uint64_t sequence = 1, version = 0, operation = 0, held = 0;  // as the server said last
 };
 
 class Stage {
  public:
-  Stage(Pace pace, int servers, bool files) : terms_(FuzzTerms(pace, servers)) {
+  Stage(int way, int servers, bool files) : terms_(FuzzTerms(way, servers)) {
     if (files) folder_.emplace();
     Start();
   }
@@ -57,7 +57,10 @@ class Stage {
                       .version = client.version,
                       .number = client.operation};
         header.kind = static_cast<MessageKind>(in.Choice(20));
-        Send(client, AnyMessage(in, header, Floats()));
+        header.held = client.held;
+        const bool encoded = header.kind == MessageKind::kPush && terms_.compress != kNoCodec;
+        const Outgoing plain = AnyMessage(in, header, encoded ? 0 : Floats());
+        Send(client, encoded ? WithEncoded(in, plain, MakeCodec(terms_.compress)->bytes(Floats())) : plain);
         break;
       }
       case kRaw:
@@ -112,6 +115,7 @@ class Stage {
       const Header answer = ReadHeader(*message);
       client.version = answer.version;
       client.operation = answer.number;
+      client.held = answer.held;
     }
   }
 
@@ -145,11 +149,13 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
     w.Byte(0).Text(text);
   };
   const std::string ranks = InputWriter().Number(0, 4).Number(1, 4).str();
-  for (int pace = 0; pace < 3; ++pace) {
+  for (int way = 0; way < kWays; ++way) {
+    const int pace = way % 3;
+    const bool encoded = way >= 3;
     for (int kind_of_run = 0; kind_of_run < 4; ++kind_of_run) {
       const bool files = kind_of_run % 2 == 1, two_servers = kind_of_run >= 2;
       InputWriter w;
-      w.Byte(pace).Byte(files).Byte(two_servers);
+      w.Byte(way).Byte(files).Byte(two_servers);
       for (int client = 0; client < 2; ++client) {
         w.Byte(kHello).Byte(client);
         usual(w, 1);
@@ -162,6 +168,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
                             int groups = 0) {
         for (int client = 0; client < 2; ++client) {
           message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text, groups);
+          if (encoded && kind == MessageKind::kPush) w.Byte(client).Text(std::string(1, '\0'));
         }
       };
       constexpr int kWithFloats = 0, kWithout = 4, kOneFloat = 6;  // of the sizes that AnyMessage knows
@@ -192,8 +199,8 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
           .Byte(1)
           .Byte(kLeave)
           .Byte(1);
-      w.Byte(kRaw).Byte(2).Text("TRM2");
-      seeds.emplace_back("pace-" + std::to_string(pace) + "-run-" + std::to_string(kind_of_run), w.str());
+      w.Byte(kRaw).Byte(2).Text("TRM3");
+      seeds.emplace_back("pace-" + std::to_string(way) + "-run-" + std::to_string(kind_of_run), w.str());
     }
   }
   return seeds;
@@ -204,9 +211,9 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace trireme::fuzz;
   Input in(data, size);
-  const auto pace = static_cast<trireme::Pace>(in.Choice(3));
+  const int way = in.Choice(kWays);
   const bool files = in.Choice(8) == 1;
-  Stage stage(pace, 1 + in.Choice(2), files);
+  Stage stage(way, 1 + in.Choice(2), files);
   for (int i = 0; i < kMostActions && !in.empty(); ++i) stage.Act(in);
   return 0;
 }

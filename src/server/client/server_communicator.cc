@@ -12,7 +12,7 @@ std::string ServerCommunicator::Collect(Collective operation, std::uint32_t flag
   link.Forget();
   Header header = link.MakeRequest(MessageKind::kCollect);
   header.operation = static_cast<std::uint32_t>(operation);
-  header.flags = flags;
+  header.flags |= flags;
   header.number = session_.next_operation();
   link.Ask(header, MakeMessage(header, {}, values, bytes));
   Header answer;

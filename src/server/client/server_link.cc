@@ -34,7 +34,7 @@ ServerLink::ServerLink(ServerPlace place, std::function<Outgoing()> state)
 }
 
 Header ServerLink::MakeRequest(MessageKind kind) {
-  return {.kind = kind, .worker = greeting_.worker, .sequence = ++sequence_};
+  return {.kind = kind, .worker = greeting_.worker, .sequence = ++sequence_, .held = held_};
 }
 
 Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
@@ -43,6 +43,7 @@ Welcome ServerLink::Join(const Greeting& greeting, std::span<float> params) {
   greeting_.clock = clock;
   heard_ = Clock::now();
   Forget();
+  held_ = 0;
   stream_ = place_.transport->Connect(place_.address, place_.security);  // a stream takes one hello
   return Greet(params);
 }
@@ -198,6 +199,8 @@ Incoming* ServerLink::Receive(Header& header, Deadline until) {
   if (message == nullptr) return nullptr;
   header = ReadHeader(*message);
   if (!Believable(header)) Fail("server {} sends numbers that cannot be true", place_.address);
+  if (header.encoded > 0 && header.kind != MessageKind::kParams)
+    Fail("server {} sends compressed bytes where none are due", place_.address);
   if (header.kind == MessageKind::kWaiting) said_ = Printable(ReadText(*message, header));
   heard_ = Clock::now();
   return message;

@@ -61,6 +61,9 @@ class ServerLink {
   bool asking() const { return request_ != nullptr; }
   void Forget() { request_ = instead_ = nullptr; }
 
+  // The worker has taken the parameters of this answer: later requests say so.
+  void Holds(const Header& answer) { held_ = answer.held; }
+
   // Sends something that has no answer, if that is possible now.
   void Tell(const Outgoing& message);
 
@@ -106,6 +109,7 @@ class ServerLink {
   std::uint64_t sequence_ = 0;  // of the last request
   std::uint64_t awaited_ = 0;   // of the one whose answer is awaited
   std::uint64_t hellos_ = 0;
+  std::uint64_t held_ = 0;  // see Holds
   Deadline heard_;
   double pause_s_ = 0;                                // before the next attempt to connect
   bool lost_ = false;                                 // for good

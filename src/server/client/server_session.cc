@@ -2,12 +2,19 @@
 
 #include <algorithm>
 
+#include "trireme/base/system.h"
+
 namespace trireme {
 
 ServerSession::ServerSession(std::vector<ServerPlace> places, const RunTerms& terms, std::uint64_t id,
                              bool candidate)
     : terms_(terms), id_(id), candidate_(candidate), params_(terms.params), versions_(places.size()) {
   TRIREME_CHECK(static_cast<int>(places.size()) == terms.servers);
+  if (terms.compress_params != kNoCodec) {
+    std::size_t most = 0;
+    for (int server = 0; server < terms.servers; ++server) most = std::max(most, range(server).size);
+    coder_.emplace(terms.compress_params, most);
+  }
   for (std::size_t i = 0; i < places.size(); ++i) {
     links_.push_back(std::make_unique<ServerLink>(std::move(places[i]),
                                                   [this, i] { return StateMessage(static_cast<int>(i)); }));
@@ -78,14 +85,26 @@ void ServerSession::Take(int server, const Header& answer, Incoming& message, st
   const PartRange part = range(server);
   OnAnswer(server, answer);
   if (answer.flags & kBehind) throw FellBehind("the other workers are further");
-  versions_[server] = answer.version;
-  if (answer.kind != MessageKind::kParams || answer.floats < part.size) {
-    Fail("server {} answered a message of kind {} with {} floats", links_[server]->address(),
-         static_cast<std::uint32_t>(answer.kind), answer.floats);
+  const bool differs = answer.encoded > 0;
+  const std::size_t whole = differs ? 0 : part.size;
+  if (answer.kind != MessageKind::kParams || answer.floats < whole || (differs && !coder_)) {
+    Fail("server {} answered a message of kind {} with {} floats and {} compressed bytes",
+         links_[server]->address(), static_cast<std::uint32_t>(answer.kind), answer.floats, answer.encoded);
   }
-  ReadFloats(message, params_.span().subspan(part.begin, part.size));
+  const std::span<float> params = params_.span().subspan(part.begin, part.size);
+  if (differs) {
+    const AlignedBuffer<std::byte> message_bytes = ReadEncoded(message, answer);
+    const double begun_s = MonotonicSeconds();
+    coder_->Add(message_bytes.span(), params);
+    decode_s_ += MonotonicSeconds() - begun_s;
+    bytes_saved_ += static_cast<std::int64_t>(params.size_bytes()) - answer.encoded;
+  } else {
+    ReadFloats(message, params);
+  }
+  versions_[server] = answer.version;
+  links_[server]->Holds(answer);
   if (extras == nullptr) return;
-  extras->resize(answer.floats - part.size);
+  extras->resize(answer.floats - whole);
   ReadFloats(message, *extras);
 }
 
@@ -116,7 +135,7 @@ void ServerSession::Pull(bool resting) {
   settle_();
   for (const auto& link : links_) {
     Header header = link->MakeRequest(MessageKind::kPull);
-    if (resting) header.flags = kResting;
+    if (resting) header.flags |= kResting;
     link->Ask(header, MakeMessage(header));
   }
   TakeAnswers([this](int server, const Header& answer, Incoming& message) { Take(server, answer, message); });
@@ -151,6 +170,7 @@ void ServerSession::Fetch(std::vector<AlignedBuffer<float>>& moments, std::uint6
            answer.floats);
     }
     ReadFloats(message, params_.span().subspan(part.begin, part.size));
+    links_[server]->Holds(answer);
     for (AlignedBuffer<float>& moment : moments)
       ReadFloats(message, moment.span().subspan(part.begin, part.size));
     updates = answer.number;

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/aligned.h"
+#include "trireme/codec/difference.h"
 #include "trireme/server/client/server_link.h"
 
 namespace trireme {
@@ -83,7 +85,7 @@ class ServerSession {
 
   // Takes over what an answer of the first server says of the run.
   void OnAnswer(int server, const Header& answer);
-  // And its parameters. Throws FellBehind. `extras` takes the floats behind the parameters.
+  // And its parameters, whole or as what has changed. Throws FellBehind. `extras` takes the floats behind them.
   void Take(int server, const Header& answer, Incoming& message, std::vector<float>* extras = nullptr);
 
   // What the first server said last; steps include those it has not been told of yet.
@@ -108,6 +110,10 @@ class ServerSession {
   void MeasureLinks();
   std::vector<ProcessLink> links() const;
 
+  // Spent with differences of parameters, and bytes that these did without.
+  double decode_s() const { return decode_s_; }
+  std::int64_t bytes_saved() const { return bytes_saved_; }
+
  private:
   Outgoing StateMessage(int server) const;
 
@@ -120,7 +126,10 @@ class ServerSession {
   std::vector<AlignedBuffer<float>> offered_moments_;
   std::uint64_t offered_updates_ = 0;
   std::int64_t offered_steps_ = 0;
-  std::vector<std::uint64_t> versions_;  // of the parameters, by server
+  std::vector<std::uint64_t> versions_;   // of the parameters, by server
+  std::optional<DifferenceCoder> coder_;  // of parameters that come compressed
+  double decode_s_ = 0;
+  std::int64_t bytes_saved_ = 0;
   std::int64_t steps_ = 0, unsent_steps_ = 0;
   int leader_ = -1, members_ = 0;
   bool finished_ = false;

@@ -10,29 +10,17 @@
 namespace trireme {
 namespace {
 
-std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
+// Behind the optimizer's moments there may be exact parameters: see RunTerms::moments.
+std::string MomentName(const RunTerms& terms, std::size_t m) {
+  return m < OptimizerRule(terms.optimizer).moments() ? fmt::format("optimizer/moment{}", m) : kExactParams;
+}
 
 std::vector<AlignedBuffer<float>> MakeMoments(const ServerSession& session) {
   std::vector<AlignedBuffer<float>> moments;
-  for (std::size_t m = 0; m < OptimizerRule(session.terms().optimizer).moments(); ++m) {
+  for (std::size_t m = 0; m < session.terms().moments(); ++m) {
     moments.emplace_back(session.terms().params);
   }
   return moments;
-}
-
-// The part of `gradient` that belongs to a server, and `extras`, as a push.
-Outgoing PushMessage(Header& header, PartRange part, std::span<const float> gradient,
-                     std::span<const float> extras, const UpdateRule& rule) {
-  header.learning_rate = rule.learning_rate;
-  header.floats = part.size + extras.size();
-  const std::string groups = EncodeGroups(rule.groups);
-  header.bytes = groups.size();
-  MessageWriter message(header);
-  std::memcpy(message.floats(), gradient.data() + part.begin, part.size * sizeof(float));
-  if (!extras.empty())
-    std::memcpy(message.floats() + part.size * sizeof(float), extras.data(), extras.size_bytes());
-  if (!groups.empty()) std::memcpy(message.bytes(), groups.data(), groups.size());
-  return message.Take();
 }
 
 class AsyncServerStore final : public ServerStore {
@@ -67,7 +55,7 @@ class AsyncServerStore final : public ServerStore {
       header.version = versions[server];
       header.steps = server == 0 ? session_.TakeSteps() : 0;
       pushed_[server] = header;
-      link.Ask(header, PushMessage(header, session_.range(server), own, {}, rule));
+      link.Ask(header, PushMessage(header, server, own, {}, rule));
     }
     if (!overlap_) Collect(true);
     return norm;
@@ -128,6 +116,8 @@ class SyncServerStore final : public ServerStore {
   // worker's.
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     const std::size_t size = params().size();
+    for (std::size_t i = 0; i < owed_.size(); ++i) gradient[i] += owed_[i];
+    owed_.clear();
     if (const double norm = std::sqrt(SquaredNorm(gradient.first(size))); !std::isfinite(norm)) return norm;
     ++pushes_;
     parts_.assign(session_.servers(), {});
@@ -140,14 +130,20 @@ class SyncServerStore final : public ServerStore {
       header.max_grad_norm = rule.max_grad_norm;
       header.steps = server == 0 ? session_.TakeSteps() : 0;
       const auto extras = server == 0 ? statistics_ : std::span<float>();
-      parts_[server].push = PushMessage(header, session_.range(server), gradient, extras, rule);
+      parts_[server].push = PushMessage(header, server, gradient, extras, rule);
       link.Ask(header, parts_[server].push, parts_[server].push);
     }
-    TakeAnswers();
-    while (!std::ranges::all_of(parts_, &Part::applied)) {
-      if (AskForOthers()) continue;
-      Commit(rule);
+    try {
+      TakeAnswers();
+      while (!std::ranges::all_of(parts_, &Part::applied)) {
+        if (AskForOthers()) continue;
+        Commit(rule);
+      }
+    } catch (const FellBehind&) {
+      TakeBack(gradient);
+      throw;
     }
+    TakeBack(gradient);
     return Norms(rule.groups).norm();
   }
 
@@ -160,6 +156,17 @@ class SyncServerStore final : public ServerStore {
     std::string ranks;        // whose gradients, as the server says it
     std::uint64_t asked = 0;  // the request for those of the ranks that the first server says; 0: none
   };
+
+  // A round that did without this worker leaves its residuals as they were.
+  void TakeBack(std::span<const float> gradient) {
+    if (!encoder_) return;
+    const auto own = static_cast<std::uint32_t>(session_.rank());
+    for (int server = 0; server < session_.servers(); ++server) {
+      const Part& part = parts_[server];
+      if (part.applied && std::ranges::binary_search(DecodeRanks(part.ranks), own)) continue;
+      encoder_->TakeBack(server, gradient, EncodedOf(part.push));
+    }
+  }
 
   // Of the sum of all gradients. Throws Error when a server has sent other sums than are due.
   GroupNorms Norms(const ParameterGroups& groups) const {
@@ -238,8 +245,40 @@ class SyncServerStore final : public ServerStore {
 
 }  // namespace
 
+ServerStore::ServerStore(ServerSession& session) : session_(session) {
+  if (session.terms().compress == kNoCodec) return;
+  std::vector<GradientEncoder::Part> parts;
+  for (int server = 0; server < session.servers(); ++server)
+    parts.push_back({session.range(server).begin, session.range(server).size});
+  encoder_.emplace(session.terms().compress, parts);
+}
+
+Outgoing ServerStore::PushMessage(Header& header, int server, std::span<const float> gradient,
+                                  std::span<const float> extras, const UpdateRule& rule) {
+  const PartRange part = session_.range(server);
+  const std::span<const float> plain =
+      encoder_ ? std::span<const float>() : gradient.subspan(part.begin, part.size);
+  const std::string groups = EncodeGroups(rule.groups);
+  header.learning_rate = rule.learning_rate;
+  header.encoded = encoder_ ? static_cast<std::uint32_t>(encoder_->bytes(server)) : 0;
+  header.floats = plain.size() + extras.size();
+  header.bytes = groups.size();
+  MessageWriter message(header);
+  if (encoder_) {
+    encoder_->Encode(server, gradient, message.encoded());
+    bytes_saved_ += static_cast<std::int64_t>(part.size * sizeof(float)) - header.encoded;
+  }
+  if (!plain.empty()) std::memcpy(message.floats(), plain.data(), plain.size_bytes());
+  if (!extras.empty()) std::memcpy(message.floats() + plain.size_bytes(), extras.data(), extras.size_bytes());
+  if (!groups.empty()) std::memcpy(message.bytes(), groups.data(), groups.size());
+  return message.Take();
+}
+
 Traffic ServerStore::traffic() const {
-  Traffic total{.pushes = pushes_};
+  Traffic total{.pushes = pushes_,
+                .bytes_saved = bytes_saved_ + session_.bytes_saved(),
+                .compress_s = encoder_ ? encoder_->seconds() : 0,
+                .decompress_s = session_.decode_s()};
   for (const ProcessLink& link : session_.links()) {
     total += {.bytes = link.bytes, .messages = link.messages, .idle_s = link.waited_s};
   }
@@ -254,26 +293,50 @@ void ServerStore::Save(StateWriter& out) const {
   } catch (const ServerLost&) {
     moments = MakeMoments(session_);
     updates = 0;
+    if (session_.terms().params_codec_in_step() != kNoCodec)
+      std::ranges::copy(params(), moments.back().begin());
   }
   out.Put<float>("params", params());
   out.PutText("optimizer/kind", OptimizerName(session_.terms().optimizer.kind));
   out.PutValue<std::int64_t>("optimizer/steps", static_cast<std::int64_t>(updates));
-  for (std::size_t m = 0; m < moments.size(); ++m) out.Put<float>(MomentName(m), moments[m].span());
+  for (std::size_t m = 0; m < moments.size(); ++m)
+    out.Put<float>(MomentName(session_.terms(), m), moments[m].span());
 }
 
 void ServerStore::Load(const StateReader& in) {
   TRIREME_CHECK(!session_.joined());
   CheckOptimizerKind(session_.terms().optimizer.kind, in.GetText("optimizer/kind"));
   std::vector<AlignedBuffer<float>> moments = MakeMoments(session_);
-  std::vector<std::span<const float>> spans;
-  for (std::size_t m = 0; m < moments.size(); ++m) {
-    in.Get<float>(MomentName(m), moments[m].span());
-    spans.push_back(moments[m].span());
-  }
   AlignedBuffer<float> params(session_.terms().params);
   in.Get<float>("params", params.span());
+  std::vector<std::span<const float>> spans;
+  for (std::size_t m = 0; m < moments.size(); ++m) {
+    const std::string name = MomentName(session_.terms(), m);
+    in.Get<float>(name == kExactParams && !in.Has(name) ? "params" : name, moments[m].span());
+    spans.push_back(moments[m].span());
+  }
+  // Nobody holds others than exact ones here.
+  if (session_.terms().params_codec_in_step() == kNoCodec && in.Has(kExactParams))
+    in.Get<float>(kExactParams, params.span());
   session_.Offer(params.span(), spans,
                  static_cast<std::uint64_t>(in.GetValue<std::int64_t>("optimizer/steps")));
+}
+
+void ServerStore::SaveOwn(StateWriter& out) const {
+  if (encoder_) encoder_->Save(session_.rank(), out);
+}
+
+std::string ServerStore::LoadOwn(const StateReader& in) {
+  if (!encoder_) {
+    if (session_.rank() == 0) owed_ = GradientEncoder::SumOfAll(in);
+    if (!owed_.empty() && owed_.size() != session_.terms().params)
+      Fail("what was not sent of gradients is of {} parameters", owed_.size());
+    return GradientEncoder::SavedIn(in) == 0 ? "" : "what was not sent of gradients goes with the first one";
+  }
+  const auto loaded = encoder_->Load(session_.rank(), session_.terms().workers, in);
+  return loaded == GradientEncoder::Loaded::kSummed
+             ? "what was not sent of gradients is added up over all workers: their number has changed"
+             : "";
 }
 
 std::unique_ptr<ServerStore> MakeAsyncServerStore(ServerSession& session, bool overlap,

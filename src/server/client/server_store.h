@@ -9,7 +9,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "trireme/codec/gradient_encoder.h"
 #include "trireme/server/client/server_session.h"
 #include "trireme/store/parameter_store.h"
 
@@ -19,24 +21,35 @@ namespace trireme {
 // step, FellBehind.
 class ServerStore : public ParameterStore {
  public:
-  explicit ServerStore(ServerSession& session) : session_(session) {}
+  explicit ServerStore(ServerSession& session);
 
   std::span<const float> params() const override {
     return kept_.empty() ? std::as_const(session_).params() : std::span<const float>(kept_);
   }
   Traffic traffic() const override;
   Staleness staleness() const override { return staleness_; }
+  double ResidualNorm() const override { return encoder_ ? encoder_->ResidualNorm() : 0; }
   // As the servers have them now; when they cannot be reached any more, what this worker last saw, without
   // moments (Load takes zeros then).
   void Save(StateWriter& out) const override;
   // Offers the state to servers that have none. Requires that the session has not joined yet.
   void Load(const StateReader& in) override;
+  // The residuals of compressed gradients.
+  void SaveOwn(StateWriter& out) const override;
+  std::string LoadOwn(const StateReader& in) override;
   // From now on params() and what is saved are these, whatever the servers have: parameters that have been
   // found good, while others go on changing theirs.
   void Keep(std::span<const float> params) { kept_.assign(params.begin(), params.end()); }
 
  protected:
+  // The part of `gradient` that belongs to a server, compressed if the run says so, and `extras`, as a push.
+  Outgoing PushMessage(Header& header, int server, std::span<const float> gradient,
+                       std::span<const float> extras, const UpdateRule& rule);
+
   ServerSession& session_;
+  std::optional<GradientEncoder> encoder_;
+  std::vector<float> owed_;       // a residual of a run that was compressed before: goes with the next push
+  std::int64_t bytes_saved_ = 0;  // of pushes
   Staleness staleness_;
   std::uint64_t pushes_ = 0;
   std::vector<float> kept_;

@@ -178,6 +178,7 @@ const PartSetup& ParameterPart::setup() const { return impl_->state().setup(); }
 std::span<const float> ParameterPart::params() const { return impl_->state().params(); }
 std::span<const float> ParameterPart::moments(std::size_t m) const { return impl_->state().moments(m); }
 std::size_t ParameterPart::moment_count() const { return impl_->state().moment_count(); }
+std::span<const std::byte> ParameterPart::delta() const { return impl_->state().delta(); }
 std::uint64_t ParameterPart::version() const { return impl_->state().version(); }
 std::int64_t ParameterPart::steps() const { return impl_->state().steps(); }
 std::uint64_t ParameterPart::LastSequence(std::uint64_t worker) const {

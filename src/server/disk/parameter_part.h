@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 
+#include "trireme/codec/codec.h"
 #include "trireme/optim/optimizer.h"
 
 namespace trireme {
@@ -26,6 +27,10 @@ struct PartSetup {
   std::string identity;
   OptimizerSettings optimizer;
   std::uint64_t begin = 0, size = 0;  // which of all parameters
+  // The codec that tells workers in step how their parameters change (codec/difference.h), or kNoCodec. With one,
+  // params() are what all workers hold, and the optimizer works on exact parameters behind them, the last of
+  // the moments.
+  std::string compress = std::string(kNoCodec);
 };
 
 struct PartStorage {
@@ -59,7 +64,8 @@ struct PartUpdate {
 
 class ParameterPart {
  public:
-  // `moments`: those of rule.moments(), one behind the other, or empty for zeros. `updates`: made so far.
+  // `moments`: those of the optimizer, one behind the other, and with a codec exact parameters behind them; or
+  // empty for zeros, and for exact parameters that are `params`. `updates`: made so far.
   ParameterPart(const PartSetup& setup, const PartStorage& storage, std::span<const float> params,
                 std::span<const float> moments = {}, std::uint64_t updates = 0, std::int64_t steps = 0);
   // The part that lives in storage.folder, or none. Throws Error when the files are damaged or cut, unless
@@ -73,6 +79,8 @@ class ParameterPart {
   std::span<const float> params() const;
   std::span<const float> moments(std::size_t m) const;
   std::size_t moment_count() const;
+  // With a codec: the message that made params() of what they were before the last update. Empty: there is none.
+  std::span<const std::byte> delta() const;
   std::uint64_t version() const;  // updates so far
   std::int64_t steps() const;     // environment steps they stand for
 

@@ -18,6 +18,7 @@ struct ScaleKernel {
 };
 
 std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
+constexpr const char* kCompress = "setup/compress";
 
 constexpr double OptimizerSettings::*kOptimizerNumbers[] = {
     &OptimizerSettings::momentum,  &OptimizerSettings::beta1, &OptimizerSettings::beta2,
@@ -27,6 +28,7 @@ void SaveSetup(const PartSetup& setup, StateWriter& out) {
   out.PutText("setup/identity", setup.identity);
   out.PutValue<std::uint64_t>("setup/begin", setup.begin);
   out.PutValue<std::uint64_t>("setup/size", setup.size);
+  if (setup.compress != kNoCodec) out.PutText(kCompress, setup.compress);
   out.PutText("optimizer/kind", OptimizerName(setup.optimizer.kind));
   std::vector<double> numbers;
   for (const auto number : kOptimizerNumbers) numbers.push_back(setup.optimizer.*number);
@@ -38,6 +40,7 @@ PartSetup LoadSetup(const StateReader& in) {
                      .optimizer = {},
                      .begin = in.GetValue<std::uint64_t>("setup/begin"),
                      .size = in.GetValue<std::uint64_t>("setup/size")};
+  if (in.Has(kCompress)) setup.compress = in.GetText(kCompress);
   if (setup.begin + setup.size < setup.begin) Fail("it holds parameters that no run can have");
   const std::string& kind = in.GetText("optimizer/kind");
   const auto row = std::find_if(std::begin(kOptimizerNames), std::end(kOptimizerNames),
@@ -56,10 +59,13 @@ PartState::PartState(const PartSetup& setup, std::span<const float> params, std:
                      std::uint64_t updates, std::int64_t steps)
     : setup_(setup), rule_(setup.optimizer), version_(updates), steps_(steps) {
   TRIREME_CHECK(params.size() == setup.size);
-  TRIREME_CHECK(moments.empty() || moments.size() == rule_.moments() * params.size());
   MakeRoom();
+  TRIREME_CHECK(moments.empty() || moments.size() == moments_.size() * params.size());
   std::copy(params.begin(), params.end(), params_.begin());
-  if (moments.empty()) return;
+  if (moments.empty()) {
+    if (coder_ != nullptr) std::copy(params.begin(), params.end(), moments_.back().begin());
+    return;
+  }
   for (std::size_t m = 0; m < moments_.size(); ++m) {
     const auto part = moments.subspan(m * setup.size, setup.size);
     std::copy(part.begin(), part.end(), moments_[m].begin());
@@ -100,10 +106,15 @@ void PartState::Save(StateWriter& out) const {
 void PartState::MakeRoom() {
   params_ = AlignedBuffer<float>(setup_.size);
   for (std::size_t m = 0; m < rule_.moments(); ++m) moments_.emplace_back(setup_.size);
+  if (setup_.compress == kNoCodec) return;
+  coder_ = std::make_unique<DifferenceCoder>(setup_.compress, setup_.size);
+  moments_.emplace_back(setup_.size);
+  delta_ = AlignedBuffer<std::byte>(coder_->bytes(setup_.size));
 }
 
 void PartState::Apply(const PartUpdate& update, std::span<const float> gradient) noexcept {
   const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(version_ + 1));
+  float* const exact = coder_ == nullptr ? params_.data() : moments_.back().data();
   alignas(64) float scaled[kTile];
   for (std::size_t tile = 0; tile < params_.size(); tile += kTile) {
     // In numbers of all parameters, as the groups are.
@@ -120,9 +131,13 @@ void PartState::Apply(const PartUpdate& update, std::span<const float> gradient)
                      values = scaled;
                    }
                    float* moments[OptimizerRule::kMostMoments] = {};
-                   for (std::size_t m = 0; m < moments_.size(); ++m) moments[m] = moments_[m].data() + at;
-                   rule_.Apply(step, rate, params_.data() + at, values, moments, size);
+                   for (std::size_t m = 0; m < rule_.moments(); ++m) moments[m] = moments_[m].data() + at;
+                   rule_.Apply(step, rate, exact + at, values, moments, size);
                  });
+  }
+  if (coder_ != nullptr) {
+    has_delta_ = coder_->Encode(moments_.back().span(), params_.span(), delta_.span());
+    if (!has_delta_) std::ranges::copy(moments_.back(), params_.begin());  // not finite: whole
   }
   ++version_;
   steps_ += update.steps;

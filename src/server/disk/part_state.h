@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "trireme/base/aligned.h"
 #include "trireme/base/state.h"
+#include "trireme/codec/difference.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/server/disk/last_sequences.h"
 #include "trireme/server/disk/parameter_part.h"
@@ -27,7 +29,8 @@ class PartState {
   explicit PartState(const StateReader& in);
   void Save(StateWriter& out) const;
 
-  // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice.
+  // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice. With
+  // a codec p are the exact parameters, and what workers hold goes towards them by one message.
   void Apply(const PartUpdate& update, std::span<const float> gradient) noexcept;
   // Requires MakeRoomForNote for the same name and length before it.
   void SetNote(std::string_view name, std::string_view value) noexcept;
@@ -38,6 +41,9 @@ class PartState {
   std::span<const float> params() const { return params_.span(); }
   std::span<const float> moments(std::size_t m) const { return moments_.at(m).span(); }
   std::size_t moment_count() const { return moments_.size(); }
+  std::span<const std::byte> delta() const {
+    return has_delta_ ? delta_.span() : std::span<const std::byte>();
+  }
   std::uint64_t version() const { return version_; }
   std::int64_t steps() const { return steps_; }
   std::uint64_t LastSequence(std::uint64_t worker) const { return sequences_.Of(worker); }
@@ -49,7 +55,10 @@ class PartState {
   PartSetup setup_;
   OptimizerRule rule_;
   AlignedBuffer<float> params_;
-  std::vector<AlignedBuffer<float>> moments_;
+  std::vector<AlignedBuffer<float>> moments_;  // those of the rule; with a codec exact parameters behind them
+  std::unique_ptr<DifferenceCoder> coder_;     // null: none
+  AlignedBuffer<std::byte> delta_;             // of the last update
+  bool has_delta_ = false;
   std::uint64_t version_ = 0;
   std::int64_t steps_ = 0;
   LastSequences sequences_;

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kStrangerTime{10};
 // The longest kState that a worker with these terms may send.
 std::size_t StateBytes(const RunTerms& terms, int part) {
   const std::size_t size = RangeOfServer(terms, part).size;
-  return sizeof(Header) + size * (1 + OptimizerRule(terms.optimizer).moments()) * sizeof(float);
+  return sizeof(Header) + size * (1 + terms.moments()) * sizeof(float);
 }
 
 }  // namespace
@@ -92,6 +92,10 @@ void ParameterServer::Refuse(PeerId peer, const std::string& why) {
 
 void ParameterServer::Handle(PeerId peer, Incoming& message) {
   const Header header = ReadHeader(message);
+  if (header.encoded > 0 && header.kind != MessageKind::kPush) {
+    Fail("a message of kind {} with {} compressed bytes", static_cast<std::uint32_t>(header.kind),
+         header.encoded);
+  }
   switch (header.kind) {
     case MessageKind::kHello:
       return Hello(peer, header, message);
@@ -158,7 +162,7 @@ void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& mes
   if (waiting == waiting_.end() || waiting->second.front().peer != peer) Fail("a state nobody asked for");
   const RunTerms& terms = waiting->second.front().greeting.terms;
   const PartRange range = RangeOfServer(terms, index);
-  const std::size_t moments = OptimizerRule(terms.optimizer).moments() * range.size;
+  const std::size_t moments = terms.moments() * range.size;
   if (header.floats != range.size && header.floats != range.size + moments) {
     Fail("a state of {} floats for {} parameters", header.floats, range.size);
   }
@@ -172,10 +176,13 @@ void ParameterServer::TakeState(PeerId peer, const Header& header, Incoming& mes
     Fail("a state with values that are not finite");
   }
   const std::span<const float> all = state;
-  auto part = std::make_unique<ParameterPart>(
-      PartSetup{
-          .identity = terms.Encode(), .optimizer = terms.optimizer, .begin = range.begin, .size = range.size},
-      StorageOf(index), all.first(range.size), all.subspan(range.size), header.number, header.steps);
+  auto part = std::make_unique<ParameterPart>(PartSetup{.identity = terms.Encode(),
+                                                        .optimizer = terms.optimizer,
+                                                        .begin = range.begin,
+                                                        .size = range.size,
+                                                        .compress = terms.params_codec_in_step()},
+                                              StorageOf(index), all.first(range.size),
+                                              all.subspan(range.size), header.number, header.steps);
   options_.say(fmt::format("part {} of {}: {} on {}, {} parameters", index, terms.servers, terms.algo,
                            terms.env, range.size));
   parts_[index] =

@@ -329,7 +329,7 @@ TEST_F(ByHandInStep, WhatNoSaneWorkerSendsInStep) {
   refuse("10 scales", {.kind = MessageKind::kCommit}, std::vector<float>(10, 1.0f));
   refuse("ranks", {.kind = MessageKind::kAskNorms}, {}, "xyz");
   refuse("9 floats", {.kind = MessageKind::kPush}, std::vector<float>(9));
-  refuse("100000 floats", {.kind = MessageKind::kPush}, std::vector<float>(100000));
+  refuse("99990 statistics", {.kind = MessageKind::kPush}, std::vector<float>(100000));
   const std::vector<float> gradient(10, 1.0f);
   refuse("they overlap", {.kind = MessageKind::kPush}, gradient,
          EncodeGroups({{0, 5, 1}}) + EncodeGroups({{4, 6, 1}}));

@@ -73,6 +73,7 @@ void PartService::Fetch(const Member& member, const Header& request) {
   const std::size_t size = part().params().size();
   header.number = part().version();
   header.floats = size * (1 + part().moment_count());
+  served_.NoteWhole(member, header);
   MessageWriter message(header);
   std::memcpy(message.floats(), part().params().data(), size * sizeof(float));
   for (std::size_t m = 0; m < part().moment_count(); ++m) {
@@ -84,6 +85,7 @@ void PartService::Fetch(const Member& member, const Header& request) {
 
 void PartService::GiveUp(Member member, Deadline now) {
   served_.members().Leave(member.id);
+  served_.ForgetHeld(member);
   turns_->Drop(member, now);
 }
 

@@ -36,16 +36,33 @@ ServedPart::ServedPart(ServerTransport& transport, const RunTerms& terms, int in
       terms_(terms),
       index_(index),
       part_(std::move(part)),
+      codec_(MakeCodecOrNone(terms.compress)),
       members_(Seconds(terms.lease_s), terms.pace == Pace::kSync ? terms.workers : kMostOnTheirOwn),
       recovered_(recovered),
       all_back_(recovered ? Clock::now() + lease() : Deadline::min()),
-      say_(std::move(say)) {}
+      say_(std::move(say)) {
+  if (terms.pace == Pace::kSync || terms.compress_params == kNoCodec) return;
+  held_ = std::make_unique<HeldParams>(terms.compress_params, part_->params().size());
+  delta_ = AlignedBuffer<std::byte>(held_->message_bytes());
+}
+
+std::size_t ServedPart::StatisticsOf(const Header& request) const {
+  const std::size_t size = part_->params().size();
+  if (codec_ == nullptr && request.encoded > 0) Fail("a compressed gradient, in a run without compression");
+  if (codec_ != nullptr && request.encoded != codec_->bytes(size)) {
+    Fail("a gradient of {} compressed bytes, where {} are due by {}", request.encoded, codec_->bytes(size),
+         codec_->name());
+  }
+  const std::size_t plain = codec_ == nullptr ? size : 0;
+  if (request.floats < plain) Fail("a gradient of {} floats, where {} are due", request.floats, plain);
+  return request.floats - plain;
+}
 
 ParameterGroups ServedPart::ReadGradient(const Header& request, Incoming& message,
                                          std::span<float> values) const {
-  const std::size_t size = part_->params().size();
-  if (request.floats != values.size() || request.doubles > 0) {
-    Fail("a gradient of {} floats, where {} are due", request.floats, values.size());
+  const std::size_t size = part_->params().size(), statistics = StatisticsOf(request);
+  if (size + statistics != values.size() || request.doubles > 0) {
+    Fail("a gradient of {} floats, where {} are due", size + statistics, values.size());
   }
   if (request.version > part_->version()) {
     Fail(
@@ -55,7 +72,8 @@ ParameterGroups ServedPart::ReadGradient(const Header& request, Incoming& messag
   }
   constexpr std::int64_t kMostSteps = 1'000'000'000'000;
   if (request.steps < 0 || request.steps > kMostSteps) Fail("a push of {} steps", request.steps);
-  ReadFloats(message, values);
+  if (codec_ != nullptr) codec_->Decode(ReadEncoded(message, request).span(), values.first(size));
+  ReadFloats(message, codec_ == nullptr ? values : values.subspan(size));
   if (!SimdCall<AllFinite>(static_cast<const float*>(values.data()), size) ||
       !std::isfinite(request.learning_rate) || !std::isfinite(request.max_grad_norm)) {
     Fail("a gradient with values that are not finite");
@@ -107,22 +125,55 @@ void ServedPart::SendWaiting(const Member& member, const Header& request, const 
   Send(member, MakeMessage(AnswerTo(request, MessageKind::kWaiting), {}, {}, for_whom));
 }
 
+Outgoing ServedPart::ParamsMessage(Header header, std::span<const std::byte> delta,
+                                   std::span<const float> extras, std::span<const double> doubles,
+                                   std::string_view bytes) const {
+  const std::span<const float> params = delta.empty() ? part_->params() : std::span<const float>();
+  header.encoded = static_cast<std::uint32_t>(delta.size());
+  header.floats = params.size() + extras.size();
+  header.doubles = doubles.size();
+  header.bytes = bytes.size();
+  MessageWriter message(header);
+  const auto put = [](std::byte* to, const auto& from) {
+    if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof from[0]);
+  };
+  put(message.encoded().data(), delta);
+  put(message.floats(), params);
+  put(message.floats() + params.size_bytes(), extras);
+  put(message.doubles(), doubles);
+  put(message.bytes(), bytes);
+  return message.Take();
+}
+
 void ServedPart::SendParams(const Member& member, const Header& request, std::uint32_t flags,
                             std::span<const float> extras, std::span<const double> doubles,
                             std::string_view bytes) {
   Header header = AnswerTo(request, MessageKind::kParams, flags);
   header.clock = member.clock;
-  const std::span<const float> params = part_->params();
-  header.floats = params.size() + extras.size();
-  header.doubles = doubles.size();
-  header.bytes = bytes.size();
-  MessageWriter message(header);
-  std::memcpy(message.floats(), params.data(), params.size_bytes());
-  if (!extras.empty())
-    std::memcpy(message.floats() + params.size_bytes(), extras.data(), extras.size_bytes());
-  if (!doubles.empty()) std::memcpy(message.doubles(), doubles.data(), doubles.size_bytes());
-  if (!bytes.empty()) std::memcpy(message.bytes(), bytes.data(), bytes.size());
-  Send(member, message.Take());
+  bool differs = false;
+  if (held_ != nullptr) {
+    header.held = held_->NextNumber();
+    differs = held_->Encode(member.id, request.held, header.held, part_->params(), delta_.span());
+  }
+  Send(member,
+       ParamsMessage(header, differs ? delta_.span() : std::span<std::byte>(), extras, doubles, bytes));
+}
+
+void ServedPart::SendRound(const Member& member, const Header& request, std::span<const float> extras,
+                           std::span<const double> doubles, std::string_view bytes) {
+  Header header = AnswerTo(request, MessageKind::kParams);
+  header.clock = member.clock;
+  Send(member, ParamsMessage(header, part_->delta(), extras, doubles, bytes));
+}
+
+void ServedPart::NoteWhole(const Member& member, Header& answer) {
+  if (held_ == nullptr) return;
+  answer.held = held_->NextNumber();
+  held_->Hold(member.id, answer.held, part_->params());
+}
+
+void ServedPart::ForgetHeld(const Member& member) {
+  if (held_ != nullptr) held_->Forget(member.id);
 }
 
 void ServedPart::SendWelcome(const Member& member, const Header& request, std::uint64_t number,

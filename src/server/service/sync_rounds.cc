@@ -265,11 +265,10 @@ bool SyncRounds::BelongsToRound(Member& member, const Header& request) {
 }
 
 void SyncRounds::Push(Member& member, const Header& request, Incoming& message, Deadline now) {
-  const std::size_t size = served_.part().params().size();
-  if (request.floats < size || request.floats > size + kMostStatistics) {
-    Fail("a push of {} floats for {} parameters", request.floats, size);
-  }
-  AlignedBuffer<float> gradient(request.floats, AlignedBuffer<float>::kUninitialised);
+  const std::size_t statistics = served_.StatisticsOf(request);
+  if (statistics > kMostStatistics) Fail("a push with {} statistics behind its gradient", statistics);
+  AlignedBuffer<float> gradient(served_.part().params().size() + statistics,
+                                AlignedBuffer<float>::kUninitialised);
   const ParameterGroups groups = served_.ReadGradient(request, message, gradient.span());
   if (!BelongsToRound(member, request)) return;
   // One that is repeated brings the same values, which may be part of a sum already.
@@ -379,7 +378,7 @@ void SyncRounds::AnswerRound(Member& member, const Header& request) {
   if (note.empty()) return SendBehind(member, request);
   const std::vector<float> extras = CutNumbers<float>(note);
   const std::vector<double> squares = CutNumbers<double>(note);
-  served_.SendParams(member, request, 0, extras, squares, note);
+  served_.SendRound(member, request, extras, squares, note);
 }
 
 void SyncRounds::RefuseRound() {
