@@ -1,16 +1,14 @@
 #include "trireme/codec/difference.h"
 
-#include <algorithm>
-
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
 
 namespace trireme {
 namespace {
 
-struct Subtract {
-  TRIREME_INLINE void Run(const float* a, const float* b, float* to, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = a[i] - b[i];
+struct Negate {
+  TRIREME_INLINE void Run(const float* from, float* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = -from[i];
   }
 };
 
@@ -38,10 +36,10 @@ DifferenceCoder::DifferenceCoder(std::string_view codec, std::size_t most_values
 bool DifferenceCoder::Encode(std::span<const float> values, std::span<float> held,
                              std::span<std::byte> message) {
   TRIREME_CHECK(values.size() == held.size() && values.size() == decoded_.size());
-  std::ranges::fill(state_.residual, 0.0f);
-  SimdCall<Subtract>(values.data(), static_cast<const float*>(held.data()), decoded_.data(), values.size());
+  // A codec encodes the sum of values and residual: here a difference.
+  SimdCall<Negate>(static_cast<const float*>(held.data()), state_.residual.data(), held.size());
   try {
-    codec_->Encode(decoded_.span(), state_, message);
+    codec_->Encode(values, state_, message);
   } catch (const Error&) {
     return false;
   }

@@ -46,6 +46,32 @@ struct AddAndCount {
   }
 };
 
+// How many values of one class there are of each of its kFineClasses parts; the last count is of all others.
+constexpr int kFineBits = 10;
+constexpr std::size_t kFineClasses = std::size_t{1} << kFineBits;
+struct CountWithin {
+  using Counts = std::array<std::uint32_t, kFineClasses + 1>;
+  TRIREME_INLINE void Run(const float* values, std::size_t n, std::uint32_t wanted, Counts* counts) {
+    constexpr std::size_t kGroup = 16;
+    std::size_t i = 0;
+    for (; i + kGroup <= n; i += kGroup) {
+      std::uint32_t parts[kGroup], any = 0;
+      for (std::size_t j = 0; j < kGroup; ++j) {
+        const std::uint32_t size = SizeOf(values[i + j]);
+        const bool in_class = size >> kShift == wanted;
+        parts[j] = in_class ? (size >> (kShift - kFineBits)) & (kFineClasses - 1) : kFineClasses;
+        any |= in_class ? 1 : 0;
+      }
+      if (any == 0) continue;
+      for (std::size_t j = 0; j < kGroup; ++j) ++(*counts)[parts[j]];
+    }
+    for (; i < n; ++i) {
+      const std::uint32_t size = SizeOf(values[i]);
+      if (size >> kShift == wanted) ++(*counts)[(size >> (kShift - kFineBits)) & (kFineClasses - 1)];
+    }
+  }
+};
+
 // The places of values of at least this size, in order; how many there are.
 struct Find {
   TRIREME_INLINE std::size_t Run(const float* values, std::size_t n, std::uint32_t least,
@@ -122,12 +148,24 @@ class TopK final : public Codec {
       above = found;
       for (const auto& copy : *counts) found += copy[least_class];
     }
+    auto least = static_cast<std::uint32_t>(least_class << kShift), next = least + (1u << kShift);
+    if (found > kept + kept / 2) {
+      // Where residuals have grown for long, many are about as large as the smallest that is sent.
+      const auto fine = std::make_unique<CountWithin::Counts>();
+      SimdCall<CountWithin>(static_cast<const float*>(sums), values.size(),
+                            static_cast<std::uint32_t>(least_class), fine.get());
+      std::size_t part = kFineClasses;
+      for (found = above; found < kept;) {
+        above = found;
+        found += (*fine)[--part];
+      }
+      least += static_cast<std::uint32_t>(part << (kShift - kFineBits));
+      next = least + (1u << (kShift - kFineBits));
+    }
     std::vector<std::uint32_t> places(found + 1);  // Find writes one more
-    SimdCall<Find>(static_cast<const float*>(sums), values.size(),
-                   static_cast<std::uint32_t>(least_class << kShift), places.data());
+    SimdCall<Find>(static_cast<const float*>(sums), values.size(), least, places.data());
     places.resize(found);
-    if (found > kept)
-      DropSmallest(places, sums, static_cast<std::uint32_t>((least_class + 1) << kShift), kept - above);
+    if (found > kept) DropSmallest(places, sums, next, kept - above);
     return places;
   }
 
