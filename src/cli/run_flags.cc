@@ -69,6 +69,8 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   apply("servers", flags.servers);
   apply("pace", pace);
   if (flags.ssp) settings.fields.Set("staleness_bound", *flags.ssp, "--ssp");
+  apply("compress", flags.compress);
+  if (flags.local_steps) settings.fields.Set("local_steps", *flags.local_steps, "--local-steps");
   if (flags.backup_workers) settings.fields.Set("backup_workers", *flags.backup_workers, "--backup-workers");
   if (flags.target) {
     apply("target", flags.target);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -78,9 +79,15 @@ void PrintWorkers(const RunFacts& facts) {
   for (std::size_t i = 0; i < facts.per_worker.size(); ++i) {
     const WorkerFacts& worker = facts.per_worker[i];
     const double total_s = worker.busy_s + worker.idle_s;
-    fmt::print("worker {}: {} steps, busy {:.2f} s, idle {:.2f} s ({:.0f} %)\n", i,
+    fmt::print("worker {}: {} steps, busy {:.2f} s, idle {:.2f} s ({:.0f} %)", i,
                FormatCount(static_cast<double>(worker.steps)), worker.busy_s, worker.idle_s,
                total_s > 0 ? 100 * worker.idle_s / total_s : 0.0);
+    if (!facts.compress.empty()) {
+      fmt::print("; {} saved {}, took {:.2f} s to compress and {:.2f} s to decompress", facts.compress,
+                 FormatBytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, worker.bytes_saved))),
+                 worker.compress_s, worker.decompress_s);
+    }
+    fmt::print("\n");
   }
   if (facts.messages_sent > 0) {
     fmt::print("sent: {} in {} messages", FormatBytes(facts.bytes_sent),
@@ -208,6 +215,13 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option("--ssp", flags->ssp, "store server: nobody more than this many pushes ahead of the slowest");
   command.Option("--backup-workers", flags->backup_workers,
                  "store server, in step: a round does not wait for this many slowest workers");
+  command.Option(
+      "--compress", flags->compress,
+      "gradients and parameters between processes in fewer bytes: fp16, bf16, int8, onebit, topk=0.01, "
+      "powersgd=4 (none)");
+  command.Option("--local-steps", flags->local_steps,
+                 "store allreduce: workers average their parameters every so many updates instead of summing "
+                 "gradients at each; the result then depends on the number of workers");
   command.Option("--steps", flags->steps, "environment steps to train for");
   command.Option("--target", flags->target, "stop at the first evaluation with this mean return");
   command.Option("--seed", flags->seed, "what all randomness follows from");

@@ -165,16 +165,33 @@ Row FiguresOf(const RunFacts& facts) {
   }
   add({"experience_bytes", "Memory for experience", facts.experience_bytes,
        FormatBytes(facts.experience_bytes)});
-  double idle_s = 0;
+  WorkerFacts sum;
   Json workers = Json::array(), links = Json::array();
   for (const WorkerFacts& worker : facts.per_worker) {
-    idle_s += worker.idle_s;
+    sum.idle_s += worker.idle_s;
     add({"", fmt::format("Worker {}", workers.size()),
          fmt::format("{} steps, busy {}, idle {}", WithSeparators(worker.steps), Seconds(worker.busy_s),
                      Seconds(worker.idle_s))});
     workers.push_back({{"steps", worker.steps}, {"busy_s", worker.busy_s}, {"idle_s", worker.idle_s}});
+    if (facts.compress.empty()) continue;
+    sum.bytes_saved += worker.bytes_saved;
+    sum.compress_s += worker.compress_s;
+    sum.decompress_s += worker.decompress_s;
+    row.back().value = fmt::format(
+        "{}; {} saved {}, {} to compress, {} to decompress", row.back().value.get<std::string>(), facts.compress,
+        FormatBytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, worker.bytes_saved))),
+        Seconds(worker.compress_s), Seconds(worker.decompress_s));
+    workers.back()["bytes_saved"] = worker.bytes_saved;
+    workers.back()["compress_s"] = worker.compress_s;
+    workers.back()["decompress_s"] = worker.decompress_s;
   }
-  add({"idle_s", "", idle_s});
+  add({"idle_s", "", sum.idle_s});
+  if (!facts.compress.empty()) {
+    add({"compress", "Codec of gradients", facts.compress});
+    add({"bytes_saved", "", sum.bytes_saved});
+    add({"compress_s", "", sum.compress_s});
+    add({"decompress_s", "", sum.decompress_s});
+  }
   add({"per_worker", "", workers});
   for (const LinkFacts& link : facts.links) {
     links.push_back({{"worker", link.worker},

@@ -21,6 +21,9 @@ struct WorkerFacts {
   std::int64_t steps = 0;  // of its own environments
   double busy_s = 0;
   double idle_s = 0;  // waiting for others
+  // By codecs: bytes that its messages, and those to it, did without, and what that took, which is part of busy_s.
+  std::int64_t bytes_saved = 0;
+  double compress_s = 0, decompress_s = 0;
 };
 
 // A way to another process, and what training sent over it.
@@ -46,6 +49,7 @@ struct RunFacts {
   std::string store;
   std::string device = "fused";    // what has computed networks
   std::string precision = "fp32";  // and with how many bits
+  std::string compress = {};  // the codec of gradients; empty: none
   int workers = 1;
   std::uint64_t seed = 0;
   std::int64_t steps = 0;

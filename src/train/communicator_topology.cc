@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "trireme/comm/hybrid_communicator.h"
+#include "trireme/store/gradient_sum.h"
 #include "trireme/train/in_step_loop.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
@@ -17,8 +18,7 @@ class CommunicatorLinks final : public ClosedInStepLinks {
     if (Communicator* const processes = context.options.processes) {
       hybrid_.emplace(threads(), processes, processes->rank(), processes->size());
     }
-    store_ =
-        MakeAllReduceStore(gradient_group().comm, context.settings.algorithm->optimizer(), context.initial);
+    store_ = MakeStore(context);
   }
 
   Communicator& everyone() override {
@@ -30,6 +30,18 @@ class CommunicatorLinks final : public ClosedInStepLinks {
   int rank() const override { return hybrid_ ? hybrid_->rank() : thread(); }
 
  private:
+  std::unique_ptr<ParameterStore> MakeStore(const RunContext& context) {
+    const RunConfig& run = context.settings.run;
+    const OptimizerSettings& optimizer = context.settings.algorithm->optimizer();
+    Communicator& comm = gradient_group().comm;
+    if (run.local_steps > 0) return MakeLocalStepsStore(comm, optimizer, context.initial, run.local_steps);
+    return MakeAllReduceStore(comm, optimizer, context.initial,
+                              run.compress == kNoCodec
+                                  ? MakePlainSum(comm)
+                                  : MakeCompressedSum(threads(), context.options.processes, run.processes,
+                                                      run.compress, context.initial.size()));
+  }
+
   std::optional<HybridCommunicator> hybrid_;  // where there are several processes
   std::unique_ptr<ParameterStore> store_;
 };

@@ -48,7 +48,10 @@ class InStepLoop final : public WorkerLoop {
   Decision Step() {
     MetricRow row = std::exchange(worker_.progress().pending_row, {});
     if (!worker_.progress().eval_pending) Iterate(row);
-    if (worker_.EvaluationDue()) worker_.Evaluate(row);
+    if (worker_.EvaluationDue()) {
+      worker_.ShowCommonParams();
+      worker_.Evaluate(row);
+    }
     if (links_.leads()) {
       worker_.Report(row);
     } else if (worker_.StopRequested() && links_.led_elsewhere()) {
@@ -78,6 +81,7 @@ class InStepLoop final : public WorkerLoop {
   // The others wait while the leader writes, so that a failure to write reaches everyone. Where it may be gone
   // meanwhile another one leads, and must write its own.
   bool Follow(Decision decision) {
+    if (decision.hand_in != HandIn::kNothing || decision.stop) worker_.ShowCommonParams();
     while (decision.hand_in != HandIn::kNothing) {
       const bool written = worker_.Gather(decision.hand_in);
       if (!links_.open()) {
@@ -86,6 +90,7 @@ class InStepLoop final : public WorkerLoop {
       }
       decision = Announce(written ? Decision{.stop = decision.stop} : decision).decision;
     }
+    if (!decision.stop) worker_.ShowOwnParams();
     worker_.SetInterrupted(decision.stop && !worker_.Done());
     return !decision.stop;
   }

@@ -8,7 +8,7 @@ namespace trireme {
 
 void Ledger::GoOn(const RunProgress& earlier) {
   if (!earlier.per_worker.empty()) own_ = earlier.per_worker[links_.everyone().rank()];
-  earlier_idle_s_ = own_.idle_s;
+  earlier_ = own_;
   earlier_wall_s_ = earlier.wall_s;
   earlier_cpu_s_ = earlier.cpu_s;
   earlier_traffic_ = {.bytes = earlier.bytes, .messages = earlier.messages};
@@ -24,13 +24,18 @@ Traffic Ledger::traffic() const {
   return traffic;
 }
 
-std::vector<std::string> Ledger::GatherAside(std::string bytes) {
+void Ledger::Aside(const std::function<void()>& act) {
   const Traffic before = links_.everyone().traffic();
-  std::vector<std::string> all = links_.everyone().Gather(std::move(bytes));
+  act();
   Traffic spent = links_.everyone().traffic();
   spent -= before;
   spent.idle_s = 0;
   aside_ += spent;
+}
+
+std::vector<std::string> Ledger::GatherAside(std::string bytes) {
+  std::vector<std::string> all;
+  Aside([&] { all = links_.everyone().Gather(std::move(bytes)); });
   return all;
 }
 
@@ -66,9 +71,13 @@ void Ledger::SumInto(RunProgress& progress, bool asynchronous) const {
 }
 
 WorkerAccount Ledger::Own() {
-  own_.idle_s = earlier_idle_s_ + traffic().idle_s;
+  const Traffic spent = traffic();
+  own_.idle_s = earlier_.idle_s + spent.idle_s;
+  own_.bytes_saved = earlier_.bytes_saved + spent.bytes_saved;
+  own_.compress_s = earlier_.compress_s + spent.compress_s;
+  own_.decompress_s = earlier_.decompress_s + spent.decompress_s;
   WorkerAccount account{
-      .facts = own_, .traffic = traffic(), .staleness = links_.store().staleness(), .links = links_.links()};
+      .facts = own_, .traffic = spent, .staleness = links_.store().staleness(), .links = links_.links()};
   if (links_.thread() != 0) return account;
   account.cpu_s = CpuSeconds() - options_.started_cpu_s;
   if (processes_ == nullptr) return account;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,13 @@ class Ledger {
   double wall_s() const;
   // Of this worker since this process began, for training.
   Traffic traffic() const;
+  // By codecs, since the run began.
+  std::int64_t bytes_saved() const { return earlier_.bytes_saved + traffic().bytes_saved; }
 
-  // Collects bytes at the leader, beside the account: checkpoints go by time, so what they send is no part of
-  // what the training sends. Time waited is time waited.
+  // Does something beside the account: checkpoints go by time, so what they send is no part of what the training
+  // sends. Time waited is time waited.
+  void Aside(const std::function<void()>& act);
+  // Collects bytes at the leader, aside.
   std::vector<std::string> GatherAside(std::string bytes);
 
   // All workers call it: the leader then knows the accounts of all.
@@ -55,9 +60,9 @@ class Ledger {
   WorkerLinks& links_;
   const TrainOptions& options_;
   const EnvProcesses* processes_;
-  double before_cpu_s_;  // of these processes, before this run
-  WorkerFacts own_;
-  double earlier_wall_s_ = 0, earlier_cpu_s_ = 0, earlier_idle_s_ = 0;
+  double before_cpu_s_;        // of these processes, before this run
+  WorkerFacts own_, earlier_;  // earlier processes: of this worker
+  double earlier_wall_s_ = 0, earlier_cpu_s_ = 0;
   Traffic earlier_traffic_;
   std::uint64_t earlier_rounds_ = 0;
   Traffic aside_;

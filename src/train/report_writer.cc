@@ -39,7 +39,7 @@ void WriteRunReport(const RunFolder& folder, const RunFacts& facts, ReportStrip 
   }
   for (const char* name :
        {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "q_loss", "q_value", "td_error",
-        "epsilon", "learning_rate", "grad_norm", "explained_variance", "steps_per_s"}) {
+        "epsilon", "learning_rate", "grad_norm", "explained_variance", "steps_per_s", "residual_norm"}) {
     PlotSeries series = Curve(rows, name);
     if (series.x.empty()) continue;
     series.name.clear();

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "trireme/base/parse.h"
+#include "trireme/codec/difference.h"
 #include "trireme/store/schedule.h"
 #include "trireme/train/presets.h"
 
@@ -17,7 +18,21 @@ OneOf NamesOfStores() {
   return names;
 }
 
+std::string CompressHelp() {
+  std::string help = "gradients in fewer bytes, with error feedback: none";
+  for (const CodecEntry& codec : Codecs())
+    help +=
+        fmt::format(", {}{}{}", codec.name, codec.argument ? "=" : "", codec.argument ? codec.argument : "");
+  return help;
+}
+
 }  // namespace
+
+std::string RunConfig::params_codec() const {
+  if (compress == kNoCodec) return std::string(kNoCodec);
+  if (compress_params != "same") return compress_params;
+  return MakeCodec(compress)->memory(1) > 0 ? "int8" : compress;
+}
 
 void RunConfig::Fields(ConfigFields& field) {
   field("env", env, "environment; `trireme envs` lists them");
@@ -39,6 +54,15 @@ void RunConfig::Fields(ConfigFields& field) {
         "bits on "
         "this processor, so 16 save memory there and no time",
         kPrecisionNames);
+  field("compress", compress, CompressHelp());
+  field("compress_params", compress_params,
+        "store server: how parameters come back to compressed workers: same, none, or a codec (same: as "
+        "gradients, or int8 for powersgd)");
+  field(
+      "local_steps", local_steps,
+      "store allreduce: updates a worker makes on its own before all average their parameters; 0: gradients "
+      "are summed at every update. The result then depends on the number of workers",
+      Between(0, 1e6));
   field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
         Between(0, 64));
   field("shards", shards,
@@ -174,6 +198,30 @@ void ResolveServers(const RunConfig& run) {
   }
 }
 
+void ResolveExchange(const RunConfig& run) {
+  const auto checked = [](const char* name, const auto& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      Fail("{}: {}", name, error.what());
+    }
+  };
+  checked("compress", [&] { MakeCodecOrNone(run.compress); });
+  checked("compress_params", [&] { CheckDifferenceCodec(run.params_codec()); });
+  const StoreEntry& store = run.store_entry();
+  if (run.compress != kNoCodec && !store.compresses) {
+    Fail(
+        "compress makes messages between processes smaller, and --store {} sends none: use --store server, "
+        "or "
+        "allreduce with mpirun",
+        run.store);
+  }
+  if (run.local_steps > 0 && !store.averages)
+    Fail("local_steps is for copies of the parameters in every worker: use it with --store allreduce");
+  if (run.local_steps > 0 && run.compress != kNoCodec)
+    Fail("with local_steps no gradients are exchanged that compress could make smaller: choose one of them");
+}
+
 void ResolveWorkers(RunConfig& run, int processors) {
   const auto is_power_of_two = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (!is_power_of_two(run.shards)) {
@@ -194,6 +242,7 @@ void ResolveWorkers(RunConfig& run, int processors) {
         "or use --store allreduce");
   }
   if (store.on_servers) ResolveServers(run);
+  ResolveExchange(run);
   // Each device has at least one worker, however few processors there are.
   const auto devices = static_cast<unsigned>(ParseDevices(run.device).size());
   processors = std::clamp(std::max(processors, static_cast<int>(std::bit_ceil(devices))), 1, 64);

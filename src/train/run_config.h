@@ -50,6 +50,9 @@ struct RunConfig {
   ServerConfig server;
   std::string device = "fused";
   Precision precision = Precision::kFp32;
+  std::string compress = std::string(kNoCodec);
+  std::string compress_params = "same";
+  int local_steps = 0;
   int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
   Precision experience = Precision::kFp32;
@@ -84,6 +87,11 @@ struct RunConfig {
   Computing ComputingOf(int worker) const;
   // "fused", "cuda:0,cuda:1 in bf16".
   std::string ComputedBy() const;
+  // The codec that parameters on their way back to workers have: compress_params, with what it stands for. kNoCodec
+  // where there is no compression.
+  std::string params_codec() const;
+  // Whether gradients leave this process, so that there is something to compress.
+  bool sends_gradients() const { return store_entry().on_servers || processes > 1; }
   // For folders: "CartPole-v1-ppo-seed1".
   std::string Name() const;
   // Of all processes; of an elastic run, of this one.

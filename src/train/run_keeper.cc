@@ -46,10 +46,9 @@ void RunKeeper::Open(const RunProgress& progress) {
   if (folder_ != nullptr) {
     log_ = std::make_unique<RunLog>(*folder_, settings_.fields.ToToml(), progress, options_.json);
     log_->printer().Note(Opening(settings_, network_));
-    opening_lines_.push_back(DescribeLosses(settings_.env()));
-    for (const std::string& line : opening_lines_) {
-      if (!line.empty()) log_->printer().Note(line);
-    }
+    SayWhenOpened(DescribeLosses(settings_.env()));
+    SayWhenOpened(DescribeExchange(run_));
+    for (const std::string& line : opening_lines_) log_->printer().Note(line);
   }
   opened_ = true;
 }

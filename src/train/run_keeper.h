@@ -26,7 +26,9 @@ class RunKeeper {
   // The run goes on from a checkpoint with this progress. Throws Error.
   void GoOn(RunProgress& progress);
   // A line for people, to be printed when the worker comes to lead; empty: none.
-  void SayWhenOpened(std::string line) { opening_lines_.push_back(std::move(line)); }
+  void SayWhenOpened(std::string line) {
+    if (!line.empty()) opening_lines_.push_back(std::move(line));
+  }
   // Training begins here: what steps per second and the time to the next checkpoint count from.
   void Begin(std::int64_t steps);
   // The worker leads from now on. The folder changes only here. Throws Error.

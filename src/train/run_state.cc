@@ -30,6 +30,7 @@ constexpr const char* kPerWorker = "progress/per_worker";
 constexpr const char* kEvalCutOff = "progress/eval_cut_off";
 constexpr const char* kEvalPending = "progress/eval_pending";
 constexpr const char* kPendingValues = "progress/pending_values";
+constexpr const char* kWorkers = "workers";                       // how many held something of their own
 constexpr const char* kPartial = "run/partial";                   // without the experience of its workers
 constexpr const char* kDevice = "run/device";                     // where it was not the default
 constexpr const char* kWithoutEpisodes = "run/without_episodes";  // of an environment that cannot be saved
@@ -166,6 +167,19 @@ std::string DescribeLosses(const EnvEntry& env) {
   return text.empty() ? "" : fmt::format("{} {}", env.spec.name, text);
 }
 
+std::string DescribeExchange(const RunConfig& run) {
+  if (run.compress != kNoCodec && !run.sends_gradients()) {
+    return fmt::format("compress = {} does nothing here: the gradients of one process do not leave it",
+                       run.compress);
+  }
+  if (run.local_steps > 0) {
+    return fmt::format(
+        "workers average their parameters every {} updates: the result depends on the number of workers",
+        run.local_steps);
+  }
+  return "";
+}
+
 void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out) {
   for (const auto& [name, value] : Identity(run, network)) out.PutText("run/" + name, value);
   SaveSpec(run.env_spec, out);
@@ -178,13 +192,27 @@ void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const 
   }
 }
 
-void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
+namespace {
+
+// Between averages of parameters, what all workers would hold alike may follow each one's own.
+std::string LocalPrefix(int rank) { return fmt::format("local/{}/", rank); }
+
+}  // namespace
+
+void SaveWorkerState(const RunConfig& run, int rank, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out) {
   switch (run.coordination().leaves) {
     case Leaves::kNothing:
       return;
     case Leaves::kShards:
       algorithm.SaveShards(out);
+      store.SaveOwn(out);
+      if (run.local_steps > 1) {
+        StateWriter common;
+        algorithm.SaveCommon(common);
+        out.Merge(std::move(common), LocalPrefix(rank));
+        out.PutValue<std::int32_t>(LocalPrefix(rank) + kWorkers, run.total_workers());
+      }
       return;
     case Leaves::kEverything:
       algorithm.SaveShards(out);
@@ -273,16 +301,27 @@ Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, 
   const bool partial = checkpoint.Has(kPartial);
   FromCheckpoint(origin, [&] {
     if (!partial) algorithm.LoadShards(own);
-    algorithm.LoadCommon(own);
+    const StateReader local = checkpoint.Below(LocalPrefix(rank));
+    const bool as_many = !partial && run.local_steps > 1 && local.Has(kWorkers) &&
+                         local.GetValue<std::int32_t>(kWorkers) == run.total_workers();
+    algorithm.LoadCommon(as_many ? local : own);
   });
   if (partial) return Resumed::kNoExperience;
   return run.env_snapshots && !checkpoint.Has(kWithoutEpisodes) ? Resumed::kExactly : Resumed::kNewEpisodes;
 }
 
+std::string LoadOwn(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                    ParameterStore& store) {
+  if (run.coordination().leaves != Leaves::kShards) return "";
+  std::string line;
+  FromCheckpoint(origin, [&] { line = store.LoadOwn(checkpoint); });
+  return line;
+}
+
 bool IsExperience(std::string_view section) {
   constexpr std::string_view kWorker = "worker/";  // see WorkerPrefix
   if (section.starts_with(kWorker)) section.remove_prefix(section.find('/', kWorker.size()) + 1);
-  return section.starts_with("shard/");
+  return section.starts_with("shard/") || section.starts_with("residual/") || section.starts_with("local/");
 }
 
 }  // namespace trireme

@@ -106,6 +106,9 @@ std::string DescribeOtherComputing(const std::string& before, const std::string&
 // What a run gives up because its environment cannot be saved or reproduced: one line, or empty.
 std::string DescribeLosses(const EnvEntry& env);
 
+// Where the way workers exchange gradients is not what a reader would expect: one line, or empty.
+std::string DescribeExchange(const RunConfig& run);
+
 // What a run is, in a checkpoint; RequireIdentity throws Error when it is another one, and says in what.
 void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out);
 void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const Network& network);
@@ -114,9 +117,9 @@ std::optional<EnvSpec> SavedSpec(const StateReader& state);
 // Whether this is a checkpoint, and not a policy alone.
 bool HoldsProgress(const StateReader& state);
 
-// The state of one worker: its shards, and with workers that move on their own also its store and what its
-// algorithm holds. In a checkpoint its sections come behind WorkerPrefix().
-void SaveWorkerState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm,
+// The state of worker `rank`: its shards and what else only it holds, and with workers that move on their own also
+// its store and what its algorithm holds. In a checkpoint its sections come behind WorkerPrefix().
+void SaveWorkerState(const RunConfig& run, int rank, const ParameterStore& store, const Algorithm& algorithm,
                      StateWriter& out);
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
@@ -139,7 +142,12 @@ void LoadParams(const StateReader& checkpoint, const std::string& origin, const 
 Resumed LoadAlgorithm(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
                       int rank, Algorithm& algorithm);
 
-// Whether a section of a checkpoint is experience, which whoever only acts does not need.
+// What only worker `rank` of those in step held of the store. Returns a line where that does not go on exactly; empty: it
+// does.
+std::string LoadOwn(const StateReader& checkpoint, const std::string& origin, const RunConfig& run,
+                    ParameterStore& store);
+
+// Whether a section of a checkpoint is experience, or for training alone, which whoever only acts does not need.
 bool IsExperience(std::string_view section);
 
 }  // namespace trireme

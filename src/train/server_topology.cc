@@ -39,6 +39,8 @@ RunTerms TermsOf(const RunContext& context, int servers) {
           .staleness_scaled = run.server.staleness_scaled,
           .lease_s = run.server.lease_s,
           .round_s = run.server.round_s,
+          .compress = run.compress,
+          .compress_params = run.params_codec(),
           .optimizer = context.settings.algorithm->optimizer()};
 }
 

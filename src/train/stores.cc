@@ -26,6 +26,8 @@ constexpr StoreEntry kStores[] = {
      .make = MakeCommunicatorTopology},
     {.name = "allreduce",
      .help = "a copy in every worker; gradients are summed over threads and processes",
+     .compresses = true,
+     .averages = true,
      .coordination = InStep,
      .make = MakeCommunicatorTopology},
     {.name = "shared",
@@ -36,6 +38,7 @@ constexpr StoreEntry kStores[] = {
     {.name = "server",
      .help = "on parameter servers, for workers of any process, in step or on their own",
      .on_servers = true,
+     .compresses = true,
      .coordination = AsPaced,
      .make = MakeServerTopology},
 };

@@ -54,6 +54,8 @@ struct StoreEntry {
   bool one_worker = false;   // it holds the parameters of one worker
   bool one_process = false;  // it lives in the memory of one process
   bool on_servers = false;   // servers hold it; through them, not by MPI, processes find each other
+  bool compresses = false;   // gradients may travel as a codec's messages
+  bool averages = false;     // parameters may be averaged now and then instead of summing gradients
   const Coordination& (*coordination)(const RunConfig& run) = nullptr;
   std::unique_ptr<Topology> (*make)(const RunContext& context) = nullptr;  // throws Error
 };

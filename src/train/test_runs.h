@@ -65,6 +65,7 @@ class RunsTest : public testing::Test {
   RunFolder Folder(const std::string& name, const RunSettings& settings) const {
     return RunFolder::Create(root_.path() / name, "", settings.fields.ToToml());
   }
+  std::filesystem::path PathOf(const std::string& name) const { return root_.path() / name; }
   static TrainResult Go(const RunSettings& settings, const RunFolder& folder,
                         const std::atomic<bool>* stop = nullptr) {
     return Train(settings, folder, {.json = true, .stop = stop});

@@ -46,6 +46,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.store = run.store;
   facts.device = run.device;
   facts.precision = NameOf(run.precision);
+  if (run.compress != kNoCodec) facts.compress = run.compress;
   facts.workers = run.total_workers();
   facts.seed = run.seed;
   facts.steps = progress.steps;

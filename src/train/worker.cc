@@ -95,6 +95,7 @@ Resumed Worker::Enter(const std::optional<StateReader>& checkpoint) {
   Resumed resumed = Resumed::kExactly;
   if (checkpoint && entry.boundary.empty()) {
     resumed = LoadAlgorithm(*checkpoint, Origin(), run_, rank, *algorithm_);
+    keeper_.SayWhenOpened(LoadOwn(*checkpoint, Origin(), run_, links_->store()));
   } else if (fresh && !entry.boundary.empty() && !entry.others_are_there) {
     resumed = Resumed::kNoExperience;  // that of the others is gone with them
   }
@@ -147,6 +148,10 @@ std::int64_t Worker::Iterate(MetricRow& row) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
   }
   ledger_.AddBusy(busy_s());
+  if (run_.compress != kNoCodec) {
+    row.Set("bytes_saved", static_cast<double>(ledger_.bytes_saved()));
+    row.Set("residual_norm", links_->store().ResidualNorm());
+  }
   return algorithm_->steps_per_iteration();
 }
 
@@ -199,6 +204,10 @@ Decision Worker::Decide(bool checkpoints_by_time) const {
   return {.hand_in = keeper_.keeps_checkpoints() ? HandIn::kStates : HandIn::kAccounts, .stop = stop};
 }
 
+void Worker::ShowCommonParams() {
+  ledger_.Aside([this] { links_->store().Refresh(); });
+}
+
 bool Worker::Gather(HandIn what) {
   ledger_.Gather();
   std::vector<std::string> states;
@@ -211,7 +220,7 @@ bool Worker::Gather(HandIn what) {
 // Empty where it is too large to be handed in: the checkpoint then holds no experience.
 std::string Worker::State() {
   StateWriter own;
-  SaveWorkerState(run_, links_->store(), *algorithm_, own);
+  SaveWorkerState(run_, rank_, links_->store(), *algorithm_, own);
   std::string state = std::move(own).Encode();
   if (state.size() <= links_->most_state()) return state;
   if (links_->leads() && !std::exchange(said_too_large_, true)) {

@@ -85,6 +85,11 @@ class Worker {
   // Later, with its evaluation, if that was stopped.
   void Report(const MetricRow& row);
 
+  // All workers in step call it: the store then shows parameters that all of them share, until the next iteration or
+  // ShowOwnParams. Training goes on as if nothing had been shown.
+  void ShowCommonParams();
+  void ShowOwnParams() { links_->store().Pull(); }
+
   // Every worker hands in what was decided; the leader keeps it. Returns whether this was the leader.
   bool Gather(HandIn what);
   // Of a leader that nobody hands anything to: parameters and the accounts that the ledger has, no experience.
