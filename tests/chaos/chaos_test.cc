@@ -122,5 +122,32 @@ TEST_F(ChaosTest, WorkersInStepThatAllSurviveHaveTheBitsOfAnUndisturbedRun) {
       });
 }
 
+// The same with what is sent compressed, and with what workers hold remembered by servers that die.
+TEST_F(ChaosTest, CompressedWorkersInStepHaveTheBitsOfAnUndisturbedRun) {
+  constexpr int kSteps = 32 * 512;
+  const Args compressed = InStep(kSteps) + Args{"--compress", "int8"};
+  const Json expected = ResultOf(RunTrireme(Args{"train", "--json", "--workers", "4", "--store", "server",
+                                                 "--servers", "2", "--out", Path("undisturbed")} +
+                                            compressed));
+  Run({.args = OneOfFour(kSteps) + Args{"--compress", "int8"}, .lease_s = 60, .kills_workers = false}, 2,
+      [&](Training&, const std::vector<Json>& results) {
+        ASSERT_EQ(results.size(), Training::kWorkers);
+        for (const Json& result : results) EXPECT_EQ(result["params_sha256"], expected["params_sha256"]);
+      });
+}
+
+// Workers on their own are killed too: what they had not sent dies with them, what was acknowledged does not.
+TEST_F(ChaosTest, CompressedWorkersOnTheirOwnLoseAndDoubleNoUpdate) {
+  const TrainingKind kind{
+      .args = Set({"--env", "CartPole-v1", "--algo", "a3c", "--steps", "20000000", "--target", "475",
+                   "--audit", "--straggler", "worker=0,factor=200", "--compress", "int8"},
+                  {"learning_rate=1e-4", "value_learning_rate=1e-3", "checkpoint_every_s=2"})};
+  Run(kind, 3, [](Training&, const std::vector<Json>& results) {
+    EXPECT_TRUE(std::ranges::any_of(results, [](const Json& result) {
+      return result.value("reached_target", false);
+    })) << "no worker has seen the target reached";
+  });
+}
+
 }  // namespace
 }  // namespace trireme::testing
