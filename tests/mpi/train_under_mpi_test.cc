@@ -178,6 +178,33 @@ TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
   }
 }
 
+// Messages of a codec go between processes; what it leaves unsaid is in the checkpoint of a run that is interrupted.
+TEST_P(UnderMpi, CompressedRunsHaveTheSameBitsAndGoOn) {
+  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "2");
+  const Args compressed = {"--compress", "topk=0.01"};
+  const auto run = [&](const std::string& name, int processes, const char* workers) {
+    return ResultOf(RunProcesses(processes, SmallRun(name) + compressed + Args{"--workers", workers}));
+  };
+  const Json whole = run("whole", 2, "2"), fewer = run("fewer", 2, "1");
+  EXPECT_EQ(whole["params_sha256"], fewer["params_sha256"]);
+  EXPECT_GT(whole["bytes_saved"], 0);
+  {
+    const Variable by_messages("TRIREME_MPI_SHARED", "off");
+    const Json result = run("messages", 4, "1"),
+               plain = ResultOf(RunProcesses(4, SmallRun("plain") + Args{"--workers", "1"}));
+    EXPECT_NE(result["params_sha256"], whole["params_sha256"]);
+    EXPECT_LT(4 * result["bytes_sent"].get<double>(), plain["bytes_sent"].get<double>());
+  }
+  Process process(mpirun_, Launch(2, SmallRun("cut") + compressed +
+                                         Args{"--workers", "1", "--straggler", "worker=0,factor=40"}));
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
+  process.Signal(SIGUSR1);
+  ASSERT_TRUE(process.EndsWithin(60));
+  EXPECT_LT(MetricLines("cut"), MetricLines("whole"));
+  EXPECT_EQ(ResultOf(RunProcesses(2, {"train", "--resume", Path("cut"), "--json"}))["params_sha256"],
+            whole["params_sha256"]);
+}
+
 TEST_P(UnderMpi, AKilledProcessEndsTheJobAndTheRunGoesOnLater) {
   Process process(mpirun_, Launch(2, LongRun("run", "0")));
   ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 3; }));
