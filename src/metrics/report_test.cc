@@ -56,6 +56,21 @@ RunReport Sample() {
   return report;
 }
 
+TEST(Report, SaysWhatCodecsSavedAndTook) {
+  RunReport report = Sample();
+  report.facts.per_worker = {{.steps = 10,
+                              .busy_s = 4,
+                              .idle_s = 1,
+                              .bytes_saved = 3'000'000,
+                              .compress_s = 0.25,
+                              .decompress_s = 0.5}};
+  EXPECT_EQ(ReportHtml(report).find("to compress"), std::string::npos);
+  report.facts.compress = "int8";
+  const std::string html = ReportHtml(report);
+  EXPECT_NE(html.find("; int8 saved 3.0 MB, 0.25 s to compress, 0.50 s to decompress"), std::string::npos)
+      << html;
+}
+
 TEST(Report, ShowsEveryFact) {
   const std::string html = ReportHtml(Sample());
   for (const char* part :

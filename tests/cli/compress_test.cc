@@ -48,6 +48,15 @@ TEST_P(CodecTest, AnInterruptedRunGoesOnExactly) {
   EXPECT_EQ(TimelessRows(Path("cut")), TimelessRows(Path("whole")));
 }
 
+TEST_F(CompressTest, LocalStepsLearnCartPole) {
+  for (const char* algo : {"ppo", "a2c", "dqn"}) {
+    const Args args = {"train",         "--env", "CartPole-v1", "--algo", algo,     "--workers", "2",
+                       "--local-steps", "8",     "--target",    "475",    "--json", "--out",     Path(algo)};
+    const Json result = ResultOf(RunTrireme(args));
+    EXPECT_TRUE(result["reached_target"]) << result;
+  }
+}
+
 // With other workers nothing is lost, which is said.
 TEST_F(CompressTest, AResumeWithOtherWorkersSaysSo) {
   Process process(kBinary, OnServers("cut", "topk=0.01", {"--straggler", "worker=0,factor=40"}));
