@@ -22,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/rng.h"
@@ -133,6 +134,27 @@ class EnvProcesses {
   virtual double cpu_s() const = 0;
   // What they print goes to the end of this file, also what they have printed before.
   virtual void LogTo(const std::filesystem::path& path) = 0;
+  // How the run says that it was asked to end; null: it cannot. From then on whoever waits for a process that does not
+  // go on gives it up after some seconds, whatever its time limit, so that the run does end. It is called from
+  // several threads at once, and no more once another was set.
+  virtual void SetStop(std::function<bool()> stop) = 0;
+};
+
+// Sets it while it lives; nothing where there are no processes.
+class EnvStopScope {
+ public:
+  EnvStopScope(std::shared_ptr<EnvProcesses> processes, std::function<bool()> stop)
+      : processes_(std::move(processes)) {
+    if (processes_ != nullptr) processes_->SetStop(std::move(stop));
+  }
+  ~EnvStopScope() {
+    if (processes_ != nullptr) processes_->SetStop(nullptr);
+  }
+  EnvStopScope(const EnvStopScope&) = delete;
+  EnvStopScope& operator=(const EnvStopScope&) = delete;
+
+ private:
+  const std::shared_ptr<EnvProcesses> processes_;
 };
 
 class EnvOptions;

@@ -15,6 +15,7 @@ void CheckRenderable(const RunSettings& settings, const std::filesystem::path& o
 std::optional<std::vector<WatchedEpisode>> RenderRun(const RunSettings& settings, const RunFolder& folder,
                                                      const RenderPlan& plan) {
   CheckRenderable(settings, plan.out);
+  const EnvStopScope env_stop(settings.env().processes, plan.stop);
   TrainedPolicy policy(settings, ReadPolicy(folder, plan.which));
   EpisodeWatcher watcher(settings.env(), settings.run.EvaluationOf(plan.seed, plan.episodes));
   const std::unique_ptr<PictureOutput> output = MakePictureOutput(plan.out, watcher.per_second());

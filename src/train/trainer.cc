@@ -109,6 +109,9 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
   const RunContext context{settings, network, options, folder, initial};
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);
+  const EnvStopScope env_stop(settings.env().processes, [&] {
+    return topology->failed() || (options.stop != nullptr && options.stop->load());
+  });
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
   bool nothing_to_do = false;
@@ -170,6 +173,7 @@ ReportStrip StripOf(const RunSettings& settings, const RunFolder& folder, const 
                     const TrainOptions& options) {
   if (result.interrupted || !result.facts.best_steps) return {};
   const auto stop = [&] { return options.stop != nullptr && options.stop->load(); };
+  const EnvStopScope env_stop(settings.env().processes, stop);
   try {
     return {.pictures = RenderStrip(settings, folder, *result.facts.best_steps, stop)};
   } catch (const Error& error) {
@@ -209,13 +213,14 @@ void TrainAlong(const RunSettings& settings, const TrainOptions& options) {
 
 std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder& folder, Which which,
                                     int episodes, std::uint64_t seed, const std::atomic<bool>* stop) {
+  const auto stop_requested = [&] { return stop != nullptr && stop->load(); };
+  const EnvStopScope env_stop(settings.env().processes, stop_requested);
   TrainedPolicy policy(settings, ReadPolicy(folder, which));
   const RunConfig& run = settings.run;
   GroupOfOne alone;
   Evaluator evaluator(settings.env(), run.EvaluationOf(seed, episodes));
   const std::optional<Evaluation> evaluation =
-      evaluator.Run(policy.algorithm(), alone.comm(), 0, run.shards,
-                    {.requested = [&] { return stop != nullptr && stop->load(); }});
+      evaluator.Run(policy.algorithm(), alone.comm(), 0, run.shards, {.requested = stop_requested});
   if (!evaluation) return std::nullopt;
   RunProgress progress = policy.progress();
   progress.eval_mean = evaluation->mean;

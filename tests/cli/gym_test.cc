@@ -151,6 +151,31 @@ TEST_F(GymCliTest, FailuresAreCountedAndNamed) {
   EXPECT_NE(ReadText(Path("run/env.log")).find("about to exit"), std::string::npos);
 }
 
+// With the default number of batches: a worker waits for one of them while a host is stuck in another.
+TEST_F(GymCliTest, AHostThatDoesNotAnswerIsReplaced) {
+  const Json result =
+      ResultOf(RunTrireme(SmallRunOn(InTrouble("Trouble"), "run") +
+                          Args{"--workers", "1", "--env-timeout", "3", "--env-arg", "what=hang", "--env-arg",
+                               "at=30", "--env-arg", "once=" + Path("once")}));
+  EXPECT_EQ(result.value("steps", 0), 4096);
+  EXPECT_EQ(result.value("env_failures", 0), 1);
+  EXPECT_NE(result.value("env_last_failure", "").find("has not answered for 3 s (env_timeout_s)"),
+            std::string::npos);
+}
+
+TEST_F(GymCliTest, AnEnvironmentThatMayTakeForEverDoesNotKeepARunFromEnding) {
+  const Args args = SmallRunOn(InTrouble("Trouble"), "run") +
+                    Args{"--env-timeout", "0",     "--env-arg", "what=hang",
+                         "--env-arg",     "at=30", "--env-arg", "once=" + Path("once")};
+  Process process(kBinary, args);
+  ASSERT_TRUE(process.RunsUntil([&] { return std::filesystem::exists(Path("once")); }));
+  process.Signal(SIGINT);
+  const Outcome outcome = process.Wait();
+  EXPECT_EQ(outcome.code, 128 + SIGINT) << outcome.err;
+  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--json"}));
+  EXPECT_EQ(result.value("steps", 0), 4096);
+}
+
 // The processor time of a run is that of all its processes, also of those that have ended before it does.
 TEST_F(GymCliTest, HostsArePartOfTheProcessorTime) {
   EXPECT_GE(ResultOf(RunTrireme(SmallRunOn(InTrouble("Laborious"), "run")))["cpu_s"], 2);

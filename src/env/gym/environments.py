@@ -176,7 +176,9 @@ class Trial:
 
     STEPS, SEED = 6, 20240229
 
-    def __init__(self, env):
+    def __init__(self, env, went_on):
+        """`went_on` is called after each reset and step."""
+        self.went_on = went_on
         self.snapshots = self.reproducible = False
         copy = None
         try:
@@ -184,18 +186,18 @@ class Trial:
         except Exception:
             pass
         tried = env if copy is None else copy
-        self.obs, self.info = check_reset(tried.reset(seed=self.SEED))
+        self.obs, self.info = self.reset(tried)
         if getattr(getattr(env, "spec", None), "nondeterministic", False):
             return
         try:
             tried.action_space.seed(self.SEED)
             actions = [tried.action_space.sample() for _ in range(self.STEPS)]
             first = (frozen(self.obs), self.run(tried, actions))
-            again = (frozen(check_reset(tried.reset(seed=self.SEED))[0]), self.run(tried, actions))
+            again = (frozen(self.reset(tried)[0]), self.run(tried, actions))
             self.reproducible = first == again
             if not self.reproducible or (copy is None and not has_states(env)):
                 return
-            tried.reset(seed=self.SEED)
+            self.reset(tried)
             self.run(tried, actions[:2])
             state = save(tried)
             ahead = self.run(tried, actions[2:])
@@ -204,10 +206,16 @@ class Trial:
         except Exception:  # what is wrong with it is found out and said when it is stepped
             pass
 
+    def reset(self, env):
+        result = check_reset(env.reset(seed=self.SEED))
+        self.went_on()
+        return result
+
     def run(self, env, actions):
         seen = []
         for action in actions:
             obs, reward, terminated, truncated, _ = env.step(action)
+            self.went_on()
             seen.append((frozen(obs), float(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
                 break

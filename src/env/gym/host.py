@@ -14,7 +14,7 @@ class Host:
         self.parts = {}
         message, fds = self.receive()
         bell = Mapping(fds[0])
-        self.mapping, self.bell = bell, bell.words(0, 6)
+        self.mapping, self.bell = bell, bell.words(0, 7)
         self.rings_address = bell.address + 4 * RINGS
         self.handled = 1
         self.reply(self.start, message)
@@ -64,20 +64,25 @@ class Host:
         self.make = None
         return {}, None
 
-    def prepare(self):
+    def went_on(self):
+        """Something that takes an environment its time is done: whoever waits for the answer may wait as long again."""
+        self.bell[PROGRESS] = (self.bell[PROGRESS] + 1) & 0xFFFFFFFF
+
+    def prepare(self, message=None):
         """What copies are made with. Needs an environment, which becomes the first copy."""
         if self.make is not None:
-            return
+            return {}, None
         make = Maker(self.wanted)
         env = make()
         self.observations, self.actions = Observations(env.observation_space), Actions(env.action_space)
         make.spare = env
         self.make = make
+        return {}, None
 
     def describe(self, message):
         self.prepare()
         env = self.make.spare
-        trial = Trial(env)
+        trial = Trial(env, self.went_on)
         low, high = self.observations.bounds()
         spec = getattr(env, "spec", None)
         limit = env._max_episode_steps if isinstance(env, TimeLimit) else getattr(spec, "max_episode_steps", None)

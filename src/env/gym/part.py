@@ -48,6 +48,7 @@ class Part:
         self.envs, self.steps, self.limits, self.cuts = ([None] * self.count for _ in range(4))
         for i in range(self.count):
             self.take(i, host.make(drawn))
+            host.went_on()
 
     def take(self, i, env):
         """The environment that copy i is from now on."""
@@ -262,6 +263,7 @@ class Part:
     def load(self, sizes, data):
         at = 0
         for i, size in enumerate(sizes):
+            self.host.went_on()
             if size == 0:
                 self.begin(i, self.seeds[i])
                 continue
@@ -273,6 +275,7 @@ class Part:
             if limit is not None:
                 limit._elapsed_steps = limit._max_episode_steps - (cut - self.clock)
             yield save(env)
+            self.host.went_on()
 
     def close(self):
         for env in self.envs:

@@ -99,7 +99,9 @@ class PythonOptions final : public EnvOptions {
     return Explained(python, [&]() -> EnvEntry {
       const auto pool = std::make_shared<HostPool>(full, ProgramOf(python, folder_),
                                                    StartMessage(source_, name_, args, max_steps_), limits);
-      HostedEnv env = ParseDescription(full, BytesOf(pool->AskFirst(R"({"op":"describe"})").memory.get()));
+      pool->AskFirst(R"({"op":"prepare"})");
+      const HostProcess::Answer described = pool->AskFirst(R"({"op":"describe"})", HostWork::kStep);
+      HostedEnv env = ParseDescription(full, BytesOf(described.memory.get()));
       const auto bounds = std::make_shared<const ObsBounds>(std::move(env.bounds));
       const auto make = [pool, bounds, spec = env.spec, facts = env.facts](int size) {
         return std::make_unique<HostedBatch>(pool, spec, facts, bounds, size);

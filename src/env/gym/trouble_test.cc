@@ -195,9 +195,59 @@ TEST_F(TroubleTest, OneThatDoesNotAnswerIsGivenUp) {
     const EnvEntry env = FindTrouble(what, {{"timeout_s", "3"}}, {{"at", std::int64_t{2}}, {"once", Once()}});
     const auto batch = MakeReset(env, 4);
     const Failure failure = StepUntilFailure(env, *batch);
-    ExpectIn(failure.reason, {"has not answered for 3 s (--env-timeout)", "trouble.py\", line"});
+    ExpectIn(failure.reason, {"has not answered for 3 s (env_timeout_s)", "trouble.py\", line"});
     ExpectGoesOn(env, *batch);
   }
+}
+
+// A worker has several batches on one host and waits for one at a time: here for one that the host does not get to, or
+// for an answer, while it is stuck in another.
+TEST_F(TroubleTest, AHostThatIsStuckIsGivenUpByWhoeverWaitsForIt) {
+  for (const char* what : {"hang", "stop"}) {
+    for (const bool asks : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", what, asks));
+      std::filesystem::remove(Once());
+      const EnvEntry env = FindTrouble(what, {{"timeout_s", "3"}, {"hosts", "1"}},
+                                       {{"at", std::int64_t{2}}, {"once", Once()}});
+      const auto a = MakeReset(env, 3), b = MakeReset(env, 3, 1, 3);
+      StepRandomly(*a, 0, 0);
+      StepRandomly(*b, 3, 0);
+      b->StepBegin(RandomActions(*b, 3, 1));
+      ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(Once()); }));
+      if (asks) {
+        EXPECT_NE(env.make(2), nullptr);
+      } else {
+        StepRandomly(*a, 0, 1);
+      }
+      ExpectIn(env.processes->failures().last,
+               {"environment 3 at step 2 has not answered for 3 s (env_timeout_s)"});
+      b->StepEnd();
+      if (asks) StepRandomly(*a, 0, 1);  // learns of it now
+      EXPECT_EQ(env.processes->failures().count, 1);
+      ExpectGoesOn(env, *a);
+      ExpectGoesOn(env, *b);
+    }
+  }
+}
+
+TEST_F(TroubleTest, WithoutATimeLimitARequestToStopFreesWhoeverWaits) {
+  const EnvEntry env =
+      FindTrouble("hang", {{"timeout_s", "0"}, {"hosts", "1"}}, {{"at", std::int64_t{2}}, {"once", Once()}});
+  const auto batch = MakeReset(env, 3);
+  const EnvStopScope stop(env.processes, [&] { return std::filesystem::exists(Once()); });
+  const Failure failure = StepUntilFailure(env, *batch);
+  EXPECT_EQ(failure.truncated, 3);
+  ExpectIn(failure.reason, {"environment 0 at step 2 has not answered for 10 s",
+                            "the run was asked to end; env_timeout_s is 0"});
+}
+
+// A batch that nobody wants any more, in the middle of a step, keeps nobody waiting.
+TEST_F(TroubleTest, ABatchThatIsStuckCanBeLeft) {
+  const EnvEntry env = FindTrouble("hang", {{"timeout_s", "0"}, {"hosts", "1"}});
+  auto batch = MakeReset(env, 2);
+  for (int t = 0; t < 2; ++t) StepRandomly(*batch, 0, t);
+  batch->StepBegin(RandomActions(*batch, 0, 2));
+  batch.reset();
 }
 
 TEST_F(TroubleTest, OneThatFailsInAResetHasEndedItsEpisode) {

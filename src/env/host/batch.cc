@@ -1,6 +1,7 @@
 #include "trireme/env/host/batch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -58,10 +59,9 @@ HostedBatch::HostedBatch(std::shared_ptr<HostPool> pool, const EnvSpec& spec, co
 HostedBatch::~HostedBatch() {
   for (Part& part : parts_) {
     pool_->Release(part.host, static_cast<int>(part.words->count));
+    if (part.served != nullptr) part.served->closed = true;
     if (part.process == nullptr) continue;
     try {
-      // Others may wait for a host that is stuck here, and nobody else would find out.
-      if (part.sent) Await(part);
       part.process->Tell(nlohmann::json{{"op", "close"}, {"part", part.number}}.dump());
     } catch (const Error&) {  // it has gone
     }
@@ -95,23 +95,30 @@ void HostedBatch::Lay() {
   place(layout.final_obs_at, n * obs_bytes_);
   place(layout.masks_at, n * choices_);
   place(layout.final_masks_at, n * choices_);
-  memory_ = std::make_unique<SharedMemory>(end, fmt::format("{} copies of {}", size_, spec_.name));
+  memory_ = std::make_shared<SharedMemory>(end, fmt::format("{} copies of {}", size_, spec_.name));
   std::memcpy(memory_->data(), &layout, sizeof layout);
 }
 
 void HostedBatch::Open(Part& part) {
+  if (part.served != nullptr) part.served->closed = true;
   part.process = pool_->Process(part.host);
   pool_->AwaitStart(*part.process);
-  part.words->request = part.words->done = part.words->failures = part.words->warnings =
-      part.words->offences = 0;
+  StoreWord(part.words->request, 0);
+  StoreWord(part.words->done, 0);
+  part.words->failures = part.words->warnings = part.words->offences = 0;
   part.failures = part.warnings = 0;
   const nlohmann::json message = {{"op", "open"},
                                   {"part", part.number},
                                   {"index", static_cast<int>(&part - parts_.data())},
                                   {"drawn", pictures_per_second_ > 0}};
-  const double patience_s = pool_->start_patience_s(static_cast<int>(part.words->count));
-  const HostProcess::Answer answer = part.process->Ask(message.dump(), patience_s, memory_->fd());
+  const HostProcess::Answer answer = part.process->Ask(message.dump(), HostWork::kMaking, memory_->fd());
   if (!answer.error.empty()) throw HostLost(fmt::format("{} cannot be made: {}", spec_.name, answer.error));
+  part.served = std::make_shared<ServedPart>();
+  part.served->number = part.number;
+  part.served->memory = memory_;
+  part.served->words = part.words;
+  part.served->rewards = At<std::uint32_t>(header().rewards_at);
+  part.process->AddPart(part.served);
 }
 
 // However often it takes: the pool says when it is enough.
@@ -134,7 +141,7 @@ void HostedBatch::Draw(int env, Picture& out) {
   TRIREME_CHECK(part != parts_.end());
   const nlohmann::json message = {
       {"op", "draw"}, {"part", part->number}, {"env", static_cast<std::uint32_t>(env) - part->words->first}};
-  const HostProcess::Answer answer = part->process->Ask(message.dump(), pool_->start_patience_s());
+  const HostProcess::Answer answer = part->process->Ask(message.dump(), HostWork::kStep);
   if (!answer.error.empty() || !answer.memory.valid())
     Fail("{} cannot be drawn: {}", spec_.name, answer.error);
   const auto said = nlohmann::json::parse(answer.text);
@@ -167,7 +174,7 @@ void HostedBatch::Reset(std::uint64_t seed, Purpose purpose, std::uint32_t first
     Command(part, kHostReset);
   }
   FinishResets();
-  std::fill_n(Rewards(), size_, 0.0f);
+  for (int i = 0; i < size_; ++i) SetReward(i, 0);
   std::fill_n(Terminated(), size_, std::uint8_t{0});
   std::fill_n(Truncated(), size_, std::uint8_t{0});
   CheckNumbers();
@@ -185,9 +192,11 @@ void HostedBatch::FinishResets() {
 
 void HostedBatch::Command(Part& part, HostCommand command) {
   const std::uint32_t first = part.words->first, count = part.words->count;
-  std::fill_n(At<std::uint32_t>(header().rewards_at) + first, count, kHostPending);
+  for (std::uint32_t i = first; i < first + count; ++i) SetReward(i, std::bit_cast<float>(kHostPending));
   std::fill_n(Terminated() + first, count, std::uint8_t{0});
   std::fill_n(Truncated() + first, count, std::uint8_t{0});
+  part.served->first_id = first_id_;
+  part.served->step = command == kHostStep ? steps_ + 1 : steps_;
   part.words->command = command;
   StoreWord(part.words->request, part.words->request + 1);
   part.sent = true;
@@ -212,12 +221,16 @@ bool HostedBatch::Pending(std::size_t i) const {
   return std::bit_cast<std::uint32_t>(Rewards()[i]) == kHostPending;
 }
 
+// Whoever waits for the host may look at it meanwhile.
+void HostedBatch::SetReward(std::size_t i, float reward) {
+  std::atomic_ref(Rewards()[i]).store(reward, std::memory_order_relaxed);
+}
+
 std::string HostedBatch::Await(Part& part) {
   HostPart& words = *part.words;
   HostProcess& process = *part.process;
   const auto done = [&] { return LoadWord(words.done) == words.request; };
-  Patience patience(pool_->limits().timeout_s);
-  std::uint32_t at = words.first;  // the copy it is at
+  HostWait wait = HostWait::ForPart(pool_->patience());
   for (int spin = pool_->may_spin() ? kSpins : 0; spin > 0 && !done(); --spin) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -227,25 +240,18 @@ std::string HostedBatch::Await(Part& part) {
     const double since_s = MonotonicSeconds();
     const std::uint32_t before = LoadWord(words.done);
     StoreWord(words.waiting, 1);
-    if (before != words.request) FutexWait(words.done, before, Patience::kSlice);
+    if (before != words.request) FutexWait(words.done, before, HostWait::kSlice);
     StoreWord(words.waiting, 0);
     if (done()) break;
-    const std::uint32_t last = at;
-    while (at < words.first + words.count - 1 && !Pending(at)) ++at;
-    if (at != last) patience.Renew();
-    const std::uint32_t serving = process.serving();
-    const bool served = serving == part.number + 1;
-    if (served || serving == 0) patience.Add(MonotonicSeconds() - since_s);
     if (process.ended() && !done()) {
       part.sent = false;
-      if (!served) return process.Obituary();
-      return fmt::format("{} took its process down: {}", Named(at), process.Obituary());
+      if (process.given_up() || process.serving() != part.number + 1) return process.Obituary();
+      return fmt::format("{} took its process down: {}", Named(part.served->At()), process.Obituary());
     }
-    if (patience.over()) {
+    if (wait.IsOver(process.progress(), MonotonicSeconds() - since_s)) {
       part.sent = false;
-      process.KillFrozen();
-      return fmt::format("{} has not answered for {} s (--env-timeout){}", Named(at),
-                         pool_->limits().timeout_s, process.LastLines());
+      process.GiveUp(wait.work());
+      return process.Obituary();
     }
   }
   part.sent = false;
@@ -255,7 +261,7 @@ std::string HostedBatch::Await(Part& part) {
 // Where a copy has stepped before its host was lost, the step counts.
 void HostedBatch::EndEpisodes(const Part& part) {
   for (std::uint32_t i = part.words->first; i < part.words->first + part.words->count; ++i) {
-    if (Pending(i)) Rewards()[i] = 0;
+    if (Pending(i)) SetReward(i, 0);
     if (Terminated()[i] != 0 || Truncated()[i] != 0) continue;
     Truncated()[i] = 1;
     std::memcpy(FinalObs(i), Obs(i), obs_bytes_);
@@ -275,7 +281,7 @@ void HostedBatch::BeginElsewhere(Part& part, std::string reason) {
     Command(part, kHostReset);
     reason = Await(part);
   }
-  std::ranges::copy(rewards, Rewards() + first);
+  for (std::uint32_t i = 0; i < count; ++i) SetReward(first + i, rewards[i]);
   std::ranges::copy(terminated, Terminated() + first);
   std::ranges::copy(truncated, Truncated() + first);
 }

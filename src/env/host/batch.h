@@ -66,6 +66,7 @@ class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPict
     std::uint32_t number = 0;  // of the pool
     std::shared_ptr<HostProcess> process;
     HostPart* words = nullptr;
+    std::shared_ptr<ServedPart> served;        // what others of `process` see of it, once it is open
     bool sent = false;                         // a command that was not awaited
     std::uint32_t failures = 0, warnings = 0;  // that were counted
   };
@@ -85,6 +86,7 @@ class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPict
   std::uint8_t* Terminated() const { return At<std::uint8_t>(header().terminated_at); }
   std::uint8_t* Truncated() const { return At<std::uint8_t>(header().truncated_at); }
   bool Pending(std::size_t i) const;
+  void SetReward(std::size_t i, float reward);
 
   void Lay();
   void WriteSeeds(const Part& part);
@@ -110,7 +112,7 @@ class HostedBatch final : public EnvBatch, private EnvSnapshots, private EnvPict
   const int size_;
   const double pictures_per_second_;
   const std::size_t obs_bytes_, choices_;
-  std::unique_ptr<SharedMemory> memory_;
+  std::shared_ptr<SharedMemory> memory_;
   mutable std::vector<Part> parts_;
   bool within_ = true;  // no observation has been outside its bounds
 

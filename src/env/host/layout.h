@@ -44,9 +44,11 @@ struct HostBell {
   std::uint32_t rings;     // what a host sleeps on
   std::uint32_t sleeping;  // 1: it must be woken. The host's
   std::uint32_t messages;  // sent so far
-  // 1 + number of the part it is working on, kHostAnswering while it answers a message, 0: nothing. The host's. So
-  // whoever waits for a host that is stuck with something else leaves it to those who wait for that.
+  // 1 + number of the part it is working on, kHostAnswering while it answers a message, 0: nothing. The host's.
   std::uint32_t serving;
+  // One more whenever something of an answer is done: a copy that was made, saved or loaded, a step. The host's. Who waits
+  // for an answer sees by it that there will be one.
+  std::uint32_t progress;
 };
 
 struct HostSegment {

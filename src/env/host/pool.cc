@@ -9,7 +9,11 @@
 namespace trireme {
 
 HostPool::HostPool(std::string env, HostProgram program, std::string start, HostLimits limits)
-    : env_(std::move(env)), program_(std::move(program)), start_(std::move(start)), limits_(limits) {
+    : env_(std::move(env)),
+      program_(std::move(program)),
+      start_(std::move(start)),
+      limits_(limits),
+      patience_(limits.timeout_s) {
   for (int host = 0; host < limits_.hosts; ++host) {
     hosts_.push_back(std::make_unique<Host>());
     hosts_.back()->process = Launch(host);
@@ -21,16 +25,16 @@ HostPool::~HostPool() {
 }
 
 std::shared_ptr<HostProcess> HostPool::Launch(int host) {
-  return std::make_shared<HostProcess>(launcher_, program_, fmt::format("host {}", host), start_);
+  return std::make_shared<HostProcess>(launcher_, patience_, program_, fmt::format("host {}", host), start_);
 }
 
 bool HostPool::may_spin() const { return size() < UsableProcessors(); }
 
-HostProcess::Answer HostPool::AskFirst(const std::string& message) {
+HostProcess::Answer HostPool::AskFirst(const std::string& message, HostWork work) {
   const std::shared_ptr<HostProcess> first = Process(0);
   AwaitStart(*first);
   try {
-    HostProcess::Answer answer = first->Ask(message, start_patience_s());
+    HostProcess::Answer answer = first->Ask(message, work);
     if (!answer.error.empty()) throw HostLost(answer.error);
     return answer;
   } catch (const HostLost& lost) {
@@ -58,7 +62,7 @@ std::shared_ptr<HostProcess> HostPool::Process(int host) {
 
 void HostPool::AwaitStart(HostProcess& process) const {
   try {
-    process.WaitUntilStarted(start_patience_s());
+    process.WaitUntilStarted();
   } catch (const HostLost& lost) {
     throw HostLost(fmt::format("{}: its host process does not start: {}", env_, lost.what()));
   }
@@ -70,6 +74,12 @@ void HostPool::Replace(int host, const std::shared_ptr<HostProcess>& lost, const
   if (entry.process != lost) return;
   lost->Kill();
   Count(1, reason);
+  if (lost->given_up() && patience_.StopRequested()) {
+    const std::lock_guard counting(mutex_);
+    if (++given_up_at_end_ > size()) {
+      Fail("{} was asked to end, and its environments do not answer. The last time {}", env_, reason);
+    }
+  }
   entry.ended_cpu_s += lost->cpu_s();
   entry.process = Launch(host);
 }

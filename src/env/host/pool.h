@@ -4,7 +4,8 @@
 // Messages are JSON, one datagram each, both ways. Every request but `end` and `close` is answered by {} with what it
 // is said to give, or by {"error": text}.
 //   start     what the host program needs to know; with the bell. The first of all
-//   describe  makes an environment and tells what it is (gym/description.h); the first copy that is opened is this one
+//   prepare   makes an environment, which becomes the first copy that is opened
+//   describe  tells what it is (gym/description.h), after some steps of it or of a copy
 //   open      {part, index, drawn}: takes over HostPart[index] of a segment, and makes its copies; with the segment
 //   draw      {part, env}: a picture of a copy of a part that is drawn, of the end of its episode where the last step has
 //             ended it: {height, width}, with memory: red, green and blue of each pixel
@@ -45,16 +46,13 @@ class HostPool final : public EnvProcesses {
 
   const std::string& env() const { return env_; }
   const HostLimits& limits() const { return limits_; }
-  // Seconds that making `copies` environments may take, and starting a process: longer than a step.
-  double start_patience_s(int copies = 1) const {
-    return limits_.timeout_s == 0 ? 0 : (limits_.timeout_s > 60 ? limits_.timeout_s : 60) * copies;
-  }
+  const HostPatience& patience() const { return patience_; }
   int size() const { return static_cast<int>(hosts_.size()); }
   // Whether there are processors for hosts and this program at once, so that waiting for each other may be spinning.
   bool may_spin() const;
 
   // The answer of the first host to `message`. Throws Error, also where it answers with an error.
-  HostProcess::Answer AskFirst(const std::string& message);
+  HostProcess::Answer AskFirst(const std::string& message, HostWork work = HostWork::kMaking);
 
   // The host with the fewest copies, which gets so many more; and takes them back.
   int Occupy(int copies);
@@ -66,7 +64,8 @@ class HostPool final : public EnvProcesses {
   // Blocks until it has started. Throws HostLost when it does not.
   void AwaitStart(HostProcess& process) const;
   // `lost` is no more: another process takes its place, unless one has already. Ends `lost`, counts a failure.
-  // Throws Error when there have been too many.
+  // Throws Error when there have been too many; also where the run was asked to end and more processes than there are
+  // hosts were given up since.
   void Replace(int host, const std::shared_ptr<HostProcess>& lost, const std::string& reason);
 
   // Failures of copies that were made anew in their process. Throws Error when there have been too many.
@@ -82,6 +81,7 @@ class HostPool final : public EnvProcesses {
   EnvFailures failures() const override;
   double cpu_s() const override;
   void LogTo(const std::filesystem::path& path) override { launcher_.LogTo(path); }
+  void SetStop(std::function<bool()> stop) override { patience_.SetStop(std::move(stop)); }
 
  private:
   struct Host {
@@ -96,12 +96,14 @@ class HostPool final : public EnvProcesses {
   const HostProgram program_;
   const std::string start_;
   const HostLimits limits_;
+  HostPatience patience_;
   HostLauncher launcher_;  // outlives the processes
   std::vector<std::unique_ptr<Host>> hosts_;
   std::atomic<std::uint32_t> next_part_{0};
   std::atomic<bool> begun_{false};
   mutable std::mutex mutex_;  // guards the rest
   EnvFailures failures_;
+  int given_up_at_end_ = 0;  // processes, since the run was asked to end
 };
 
 }  // namespace trireme

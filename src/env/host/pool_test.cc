@@ -105,14 +105,14 @@ TEST_F(HostPoolTest, ProcessorTimeIsThatOfAllAlsoOfThoseThatAreLost) {
   const auto pool = Make({.hosts = 2});
   for (int host = 0; host < 2; ++host) {
     pool->AwaitStart(*pool->Process(host));
-    pool->Process(host)->Ask(R"({"op":"work","seconds":0.2})", 60);
+    pool->Process(host)->Ask(R"({"op":"work","seconds":0.2})", HostWork::kStep);
   }
   const double before_s = pool->cpu_s();
   EXPECT_GE(before_s, 0.4);
   pool->Replace(1, pool->Process(1), "a test");
   EXPECT_GE(pool->cpu_s(), before_s - 0.02) << "clocks differ in their last digits";
   pool->AwaitStart(*pool->Process(1));
-  pool->Process(1)->Ask(R"({"op":"work","seconds":0.2})", 60);
+  pool->Process(1)->Ask(R"({"op":"work","seconds":0.2})", HostWork::kStep);
   EXPECT_GE(pool->cpu_s(), 0.6);
 }
 
@@ -132,10 +132,21 @@ TEST_F(HostPoolTest, AllEndWithIt) {
   for (const pid_t pid : pids) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
-TEST_F(HostPoolTest, ThereIsMorePatienceForMakingManyThanForAStep) {
-  EXPECT_EQ(Make({.hosts = 1, .timeout_s = 5})->start_patience_s(3), 180);
-  EXPECT_EQ(Make({.hosts = 1, .timeout_s = 100})->start_patience_s(2), 200);
-  EXPECT_EQ(Make({.hosts = 1, .timeout_s = 0})->start_patience_s(), 0);
+// One that is asked to end and finds nothing but hosts that do not answer ends all the same.
+TEST_F(HostPoolTest, OnceItIsAskedToEndEachHostIsGivenUpOnce) {
+  const auto pool = Make({.hosts = 2, .timeout_s = 0});
+  const auto give_up = [&](int host) {
+    const std::shared_ptr<HostProcess> process = pool->Process(host);
+    process->GiveUp(HostWork::kStep);
+    return ErrorOf([&] { pool->Replace(host, process, process->Obituary()); });
+  };
+  EXPECT_EQ(give_up(0), "no error");
+  pool->SetStop([] { return true; });
+  EXPECT_EQ(give_up(0), "no error");
+  EXPECT_EQ(give_up(1), "no error");
+  EXPECT_EQ(pool->failures().last,
+            "host 1 has not answered for 10 s (the run was asked to end; env_timeout_s is 0)");
+  EXPECT_EQ(give_up(0).find("test:Env was asked to end, and its environments do not answer"), 0u);
 }
 
 }  // namespace

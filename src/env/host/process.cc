@@ -24,9 +24,17 @@ constexpr std::size_t kMostMessage = 128 << 10;
 
 }  // namespace
 
-HostProcess::HostProcess(HostLauncher& launcher, const HostProgram& program, const std::string& name,
-                         const std::string& start)
-    : launcher_(launcher), name_(name), bell_(sizeof(HostBell), "a host process") {
+std::uint32_t ServedPart::At() const {
+  std::uint32_t at = words->first;
+  while (at < words->first + words->count - 1 && LoadWord(rewards[at]) != kHostPending) ++at;
+  return at;
+}
+
+bool ServedPart::done() const { return LoadWord(words->done) == LoadWord(words->request); }
+
+HostProcess::HostProcess(HostLauncher& launcher, const HostPatience& patience, const HostProgram& program,
+                         const std::string& name, const std::string& start)
+    : launcher_(launcher), patience_(patience), name_(name), bell_(sizeof(HostBell), "a host process") {
   bell().magic = kHostMagic;
   bell().version = kHostVersion;
   HostLauncher::Launched launched = launcher_.Launch(program, name);
@@ -59,17 +67,17 @@ HostProcess::~HostProcess() {
   Kill();
 }
 
-void HostProcess::WaitUntilStarted(double timeout_s) {
+void HostProcess::WaitUntilStarted() {
   const std::lock_guard lock(conversation_);
   if (started_) return;
-  if (const Answer answer = Receive(timeout_s); !answer.error.empty()) throw HostLost(answer.error);
+  if (const Answer answer = Receive(HostWork::kMaking); !answer.error.empty()) throw HostLost(answer.error);
   started_ = true;
 }
 
-HostProcess::Answer HostProcess::Ask(const std::string& message, double timeout_s, int memory) {
+HostProcess::Answer HostProcess::Ask(const std::string& message, HostWork work, int memory) {
   const std::lock_guard lock(conversation_);
   Send(message, memory);
-  return Receive(timeout_s);
+  return Receive(work);
 }
 
 void HostProcess::Tell(const std::string& message) {
@@ -101,18 +109,14 @@ void HostProcess::Send(const std::string& message, int memory) {
   Ring();
 }
 
-HostProcess::Answer HostProcess::Receive(double timeout_s) {
-  Patience patience(timeout_s);
+HostProcess::Answer HostProcess::Receive(HostWork work) {
+  HostWait wait = HostWait::ForAnswer(patience_, work);
   for (pollfd polled{socket_.get(), POLLIN, 0};;) {
     const double since_s = MonotonicSeconds();
-    if (::poll(&polled, 1, static_cast<int>(1000 * Patience::kSlice)) > 0) break;
-    if (serving() == 0 || serving() == kHostAnswering) patience.Add(MonotonicSeconds() - since_s);
-    if (patience.over()) {
-      KillFrozen();
-      throw HostLost(
-          fmt::format("{} has not answered for {} s: --env-timeout says how long to wait, 0 for ever{}",
-                      name_, timeout_s, LastLines()));
-    }
+    if (::poll(&polled, 1, static_cast<int>(1000 * HostWait::kSlice)) > 0) break;
+    if (!wait.IsOver(progress(), MonotonicSeconds() - since_s)) continue;
+    GiveUp(wait.work());
+    throw HostLost(Obituary());
   }
   Answer answer;
   answer.text.resize(kMostMessage);
@@ -155,6 +159,39 @@ void HostProcess::Ring() {
 
 std::uint32_t HostProcess::serving() const { return LoadWord(bell().serving); }
 
+void HostProcess::AddPart(std::shared_ptr<ServedPart> part) {
+  const std::lock_guard lock(parts_mutex_);
+  ForgetClosedParts();
+  parts_.push_back(std::move(part));
+}
+
+void HostProcess::ForgetClosedParts() {
+  std::erase_if(parts_, [](const auto& part) { return part->closed && part->done(); });
+}
+
+HostProgress HostProcess::progress() {
+  HostProgress now{.serving = serving(), .steps = LoadWord(bell().progress)};
+  const std::lock_guard lock(parts_mutex_);
+  ForgetClosedParts();
+  for (const auto& part : parts_) {
+    now.done += LoadWord(part->words->done);
+    if (now.serving == part->number + 1) now.at = part->At();
+  }
+  return now;
+}
+
+std::string HostProcess::StuckAt() {
+  const std::uint32_t now = serving();
+  const std::lock_guard lock(parts_mutex_);
+  for (const auto& part : parts_) {
+    if (now != part->number + 1) continue;
+    const std::string name = fmt::format("environment {}", part->first_id + part->At());
+    return part->step == 0 ? name + " in its first reset"
+                           : fmt::format("{} at step {}", name, part->step.load());
+  }
+  return name_;
+}
+
 bool HostProcess::ended() {
   const std::lock_guard lock(mutex_);
   if (ended_) return true;
@@ -182,10 +219,20 @@ double HostProcess::cpu_s() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-void HostProcess::KillFrozen() {
-  ::kill(pid_, SIGUSR1);
+void HostProcess::GiveUp(HostWork work) {
+  const std::string why = fmt::format("{} has not answered for {}", StuckAt(), patience_.Describe(work));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_ && given_up_.empty()) given_up_ = why;
+    if (!ended_) ::kill(pid_, SIGUSR1);
+  }
   for (int look = 0; look < 100 && !ended(); ++look) ::usleep(2000);
   Kill();
+}
+
+bool HostProcess::given_up() {
+  const std::lock_guard lock(mutex_);
+  return !given_up_.empty();
 }
 
 // It may be about to end on its own, for a reason of its own.
@@ -204,10 +251,11 @@ void HostProcess::Kill() {
 
 std::string HostProcess::Obituary() {
   if (!ended()) return fmt::format("{} is alive", name_);
-  const int status = [&] {
+  const auto [status, given_up] = [&] {
     const std::lock_guard lock(mutex_);
-    return status_;
+    return std::pair(status_, given_up_);
   }();
+  if (!given_up.empty()) return given_up + LastLines();
   const std::string how = WIFSIGNALED(status) ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                                                             ::sigdescr_np(WTERMSIG(status)))
                                               : fmt::format("has ended with status {}", WEXITSTATUS(status));

@@ -14,8 +14,7 @@ void HostedBatch::Save(StateWriter& out, const std::string& scope) const {
   for (const Part& part : parts_) {
     try {
       const nlohmann::json message = {{"op", "save"}, {"part", part.number}};
-      const HostProcess::Answer answer =
-          part.process->Ask(message.dump(), pool_->start_patience_s(static_cast<int>(part.words->count)));
+      const HostProcess::Answer answer = part.process->Ask(message.dump(), HostWork::kStep);
       if (!answer.error.empty() || !answer.memory.valid()) continue;
       const auto said = nlohmann::json::parse(answer.text);
       const auto own = said.value("sizes", std::vector<std::uint64_t>());
@@ -81,8 +80,7 @@ void HostedBatch::Load(const StateReader& in, const std::string& scope) {
     at += bytes;
     const nlohmann::json message = {
         {"op", "load"}, {"part", part.number}, {"sizes", std::vector<std::uint64_t>(own.begin(), own.end())}};
-    const HostProcess::Answer answer = part.process->Ask(
-        message.dump(), pool_->start_patience_s(static_cast<int>(part.words->count)), memory.get());
+    const HostProcess::Answer answer = part.process->Ask(message.dump(), HostWork::kMaking, memory.get());
     if (!answer.error.empty()) Fail("{} cannot be loaded: {}", spec_.name, answer.error);
   }
   std::vector<std::byte> rows(n * obs_bytes_);

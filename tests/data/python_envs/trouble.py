@@ -224,6 +224,8 @@ class Trouble(Walk):
             raise RuntimeError("the robot fell over")
         if what == "hang":
             time.sleep(3600)
+        if what == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if what == "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
         if what == "die":
