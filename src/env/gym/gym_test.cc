@@ -80,6 +80,21 @@ TEST_F(GymTest, TheNumberOfHostsDoesNotMatter) {
   EXPECT_EQ(seen[0], seen[2]);
 }
 
+// Which a random order of sets in each process would change; unless somebody wants another one.
+TEST_F(GymTest, EveryProcessGoesOverSetsInTheSameOrder) {
+  const auto first_rows = [] {
+    const auto batch = MakeReset(Find(InTrouble("Winds"), {{"hosts", "3"}}), 6, 3);
+    std::vector<std::vector<float>> rows;
+    for (int i = 0; i < 6; ++i) rows.push_back(ObsRow(*batch, batch->obs(), i));
+    return rows;
+  };
+  const auto rows = first_rows();
+  EXPECT_EQ(first_rows(), rows);
+  ::setenv("PYTHONHASHSEED", "4", 1);
+  EXPECT_NE(first_rows(), rows);
+  ::unsetenv("PYTHONHASHSEED");
+}
+
 // Seeds differ between copies, purposes and runs, and later episodes of a copy from its first.
 TEST_F(GymTest, EveryEpisodeIsAnother) {
   const EnvEntry env = Find(InTrouble("Walk"));

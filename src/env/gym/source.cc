@@ -26,10 +26,14 @@ if sys.version_info < (3, 9):
 exec(compile(open(4, encoding='utf-8').read(), 'trireme_host.py', 'exec'))
 )";
 
+// Sets of strings have the same order in every process: what goes over one gives the same bits again.
+constexpr const char* kHashSeed = "PYTHONHASHSEED=0";
+
 HostProgram ProgramOf(const Python& python, const EnvFolder& folder) {
   return {
       .command = {python.program, "-u", "-X", "faulthandler", "-c", kBootstrap, std::to_string(::getpid())},
       .script = kGymHostScript,
+      .variables = {kHashSeed},
       .folder = folder.Now()};
 }
 

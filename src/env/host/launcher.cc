@@ -26,12 +26,14 @@ UniqueFd High(int fd) {
   return UniqueFd(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 16));
 }
 
-std::vector<std::string> Environment() {
+std::vector<std::string> Environment(const HostProgram& program) {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
   // There are as many hosts as processors: one processor is what each gets.
-  for (const char* threads : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}) {
-    if (::getenv(threads) == nullptr) variables.push_back(std::string(threads) + "=1");
+  std::vector<std::string> defaults = {"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"};
+  defaults.insert(defaults.end(), program.variables.begin(), program.variables.end());
+  for (const std::string& variable : defaults) {
+    if (::getenv(variable.substr(0, variable.find('=')).c_str()) == nullptr) variables.push_back(variable);
   }
   return variables;
 }
@@ -65,7 +67,7 @@ pid_t Spawn(const HostProgram& program, int output, int socket, int script) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
 
-  std::vector<std::string> command = program.command, environment = Environment();
+  std::vector<std::string> command = program.command, environment = Environment(program);
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, command[0].c_str(), &actions, &attributes, Pointers(command).data(),
                                    Pointers(environment).data());

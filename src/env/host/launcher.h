@@ -23,8 +23,9 @@
 namespace trireme {
 
 struct HostProgram {
-  std::vector<std::string> command;  // the first is looked for in PATH
-  std::string script = {};           // what it can read at descriptor 4
+  std::vector<std::string> command;         // the first is looked for in PATH
+  std::string script = {};                  // what it can read at descriptor 4
+  std::vector<std::string> variables = {};  // "NAME=value", of its environment unless this program's has them
   std::filesystem::path folder =
       {};  // that it works in; empty: this program's. A relative command is relative to it
 };

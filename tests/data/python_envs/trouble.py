@@ -85,6 +85,14 @@ class Stateful(Unsaved):
         self.random.setstate(state[3])
 
 
+class Winds(Walk):
+    """Draws its numbers in the order in which a set of texts is gone over."""
+
+    def observe(self):
+        winds = {name: self.random.uniform(-1, 1) for name in {"north", "east", "south", "west", "up", "down"}}
+        return np.array([winds["north"], winds["west"], winds["up"]], np.float32)
+
+
 class Unpredictable(Walk):
     def reset(self, seed=None, options=None):
         return super().reset(seed=random.SystemRandom().getrandbits(30))
