@@ -24,6 +24,9 @@ while True:
     message = json.loads(connection.recv(1 << 16) or '{"op": "end"}')
     if message["op"] == "end":
         break
+    if message["op"] == "leave":
+        print("it is late", flush=True)
+        sys.exit(6)
     if message["op"] == "work":
         end = time.process_time() + message["seconds"]
         while time.process_time() < end:
@@ -67,6 +70,18 @@ TEST_F(HostPoolTest, TheFirstAnswersAndSaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf([&] { pool->AskFirst(R"({"op":"err"})"); }), "test:Env: it is late");
   ASSERT_EQ(::kill(pool->Process(0)->pid(), SIGKILL), 0);
   EXPECT_EQ(ErrorOf([&] { pool->AskFirst(R"({"op":"who"})"); }).find("test:Env: host 0 "), 0u);
+}
+
+// Also when it is noticed only when something is to be said to it.
+TEST_F(HostPoolTest, OneThatHasGoneIsLostWithItsLastLines) {
+  const auto pool = Make({.hosts = 1});
+  HostProcess& host = *pool->Process(0);
+  pool->AwaitStart(host);
+  host.Tell(R"({"op":"leave"})");
+  for (int look = 0; look < 3000 && !host.ended(); ++look) ::usleep(10'000);
+  EXPECT_EQ(
+      ErrorOf([&] { host.Ask(R"({"op":"who"})", HostWork::kStep); }),
+      "host 0 cannot be reached: Broken pipe; host 0 has ended with status 6. Its last lines:\nit is late");
 }
 
 TEST_F(HostPoolTest, OneThatDoesNotStartIsLost) {

@@ -105,7 +105,11 @@ void HostProcess::Send(const std::string& message, int memory) {
   do {
     sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  if (sent < 0) throw HostLost(fmt::format("{} cannot be reached: {}", name_, ::strerror(errno)));
+  if (sent < 0) {
+    const std::string why = fmt::format("{} cannot be reached: {}", name_, ::strerror(errno));
+    Kill();
+    throw HostLost(fmt::format("{}; {}", why, Obituary()));
+  }
   Ring();
 }
 
