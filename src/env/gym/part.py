@@ -97,18 +97,19 @@ class Part:
 
     def step_from(self, i, actions):
         """Until one fails, or all have stepped. Returns where to go on."""
-        rewards, exact, result = self.rewards, self.exact, None
+        rewards, exact, result, no = self.rewards, self.exact, None, np.False_
         try:
             for step, action, row in zip(self.steps[i:], actions[i:], self.obs[i:]):
                 result = None
                 result = step(action)
                 if exact:
                     obs, reward, terminated, truncated, info = result
-                    if terminated or truncated:
-                        self.digest(i, result)
-                    else:
+                    # None, for example, is as false as these but no flag: the long way tells.
+                    if (terminated is False or terminated is no) and (truncated is False or truncated is no):
                         row[:] = obs
                         rewards[i] = reward
+                    else:
+                        self.digest(i, result)
                 else:
                     self.digest(i, result)
                 i += 1
@@ -125,12 +126,20 @@ class Part:
                 rewards[i] = 0.0
             else:  # not what the short way takes
                 self.exact = self.exact and self.short_way_failed()
-                try:
-                    self.digest(i, result)
-                except Offence as offence:
-                    offence.env = i
-                    raise
+                self.read(i, lambda: self.digest(i, result))
             return i + 1
+
+    def read(self, i, function):
+        """Of what an environment gave. Whatever is wrong with that is its offence, not the host's."""
+        try:
+            function()
+        except Offence as offence:
+            offence.env = i
+            raise
+        except Exception as error:
+            offence = Offence(f"what it gave cannot be read: {describe_exception(error)}")
+            offence.env = i
+            raise offence from None
 
     def cut_off(self):
         """The episodes that have reached their limit."""
@@ -216,12 +225,7 @@ class Part:
 
     def begin_with(self, i, result):
         self.count_from(i, 0)
-        try:
-            obs, info = check_reset(result)
-            self.write(i, obs, info)
-        except Offence as offence:
-            offence.env = i
-            raise
+        self.read(i, lambda: self.write(i, *check_reset(result)))
 
     def make_anew(self, i):
         """A copy that has failed. Where that fails too, another process may do better."""

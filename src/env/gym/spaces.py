@@ -201,15 +201,35 @@ def shorten(value):
     return text if len(text) < 200 else text[:200] + "..."
 
 
+def check_number(what, value):
+    """A reward as a float. Numbers of any type, also arrays of one."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    if not isinstance(value, (str, bytes, bytearray)) and kind in ("b", "i", "u", "f"):
+        try:
+            return float(value)
+        except Exception:  # whatever it raises, it is no number
+            pass
+    raise Offence(f"its {what} is {shorten(value)}, not a number")
+
+
+def check_flag(what, value):
+    """`terminated` or `truncated` as True or False. Numbers will do, also arrays of one."""
+    if value is True or value is False:
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise Offence(f"{what} is {shorten(value)}, not True or False")
+    return bool(array.item())
+
+
 def check_step(result, masks):
-    """(observation, reward, terminated, truncated, info), the reward as a number; info matters where it has masks."""
+    """(observation, reward, terminated, truncated, info), the reward as a number, the flags as True or False; info matters where it
+    has masks."""
     if not isinstance(result, (tuple, list)) or len(result) != 5:
         raise Offence(f"step() gave {shorten(result)}, not (observation, reward, terminated, truncated, info)")
     obs, reward, terminated, truncated, info = result
     if masks and not isinstance(info, dict):
         raise Offence(f"step() gave {shorten(info)} as info, not a dictionary")
-    try:
-        reward = float(reward)
-    except (TypeError, ValueError):
-        raise Offence(f"its reward is {shorten(reward)}, not a number") from None
-    return obs, reward, terminated, truncated, info
+    if type(reward) is not float:
+        reward = check_number("reward", reward)
+    return obs, reward, check_flag("terminated", terminated), check_flag("truncated", truncated), info

@@ -142,7 +142,34 @@ TEST_F(TroubleTest, WhoBreaksTheRulesEndsTheRunAndIsNamedWithItsStep) {
   ExpectIn(offence("infinite"), {"element 1 of its observation is inf"});
   ExpectIn(offence("reward"), {"its reward is nan"});
   ExpectIn(offence("no reward"), {"its reward is None, not a number"});
+  ExpectIn(offence("text as reward"), {"its reward is '1.0', not a number"});
+  ExpectIn(offence("bytes as reward"), {"its reward is b'1.0', not a number"});
+  ExpectIn(offence("huge reward"), {"its reward is 1000", "not a number"});
+  ExpectIn(offence("two rewards"), {"its reward is array([1., 2.]), not a number"});
+  ExpectIn(offence("no flag"), {"truncated is None, not True or False"});
+  ExpectIn(offence("text as flag"), {"truncated is 'no', not True or False"});
+  ExpectIn(offence("two flags"), {"terminated is array([False, False]), not True or False"});
+  ExpectIn(offence("unreadable"), {"what it gave cannot be read: ", "RuntimeError: nobody may look"});
   ExpectIn(offence_of(Find(InTrouble("Film"))), {"its observation is of float64, not uint8"});
+}
+
+// Rewards and flags of other types than Python's own, which are numbers all the same.
+TEST_F(TroubleTest, NumbersAndFlagsOfAnyTypeWillDo) {
+  const auto seen = [&](const std::string& types) {
+    const EnvEntry env = Find(InTrouble("Typed"), {}, {{"types", types}});
+    const auto batch = MakeReset(env, 3, 3);
+    std::vector<std::vector<double>> all;
+    for (int t = 0; t < 60; ++t) {
+      StepRandomly(*batch, 0, t);
+      for (auto& one : SeenByAll(*batch)) all.push_back(std::move(one));
+    }
+    return all;
+  };
+  const auto plain = seen("plain");
+  for (const char* types : {"numpy", "arrays", "arrays of one", "integers"}) {
+    SCOPED_TRACE(types);
+    EXPECT_EQ(seen(types), plain);
+  }
 }
 
 TEST_F(TroubleTest, SmallOffencesAreSaidOnce) {

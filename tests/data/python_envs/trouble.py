@@ -174,6 +174,32 @@ class Film(Walk):
         return np.full((2, 2), 0.5) if self.steps == 3 else np.full((2, 2), self.steps, np.uint8)
 
 
+class Typed(Walk):
+    """Rewards of 1 and 0, and flags, of several types."""
+
+    TYPES = {
+        "plain": lambda number: number,
+        "numpy": lambda number: np.bool_(number) if isinstance(number, bool) else np.float64(number),
+        "arrays": lambda number: np.array(number),
+        "arrays of one": lambda number: np.array([number]),
+        "integers": lambda number: int(number),
+    }
+
+    def __init__(self, types):
+        super().__init__()
+        self.type = types
+
+    def step(self, action):
+        obs, _, terminated, truncated, info = super().step(action)
+        convert = self.TYPES[self.type]
+        return obs, convert(float(self.place > 0)), convert(terminated), convert(truncated), info
+
+
+class Unreadable:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("nobody may look")
+
+
 class Huge(Walk):
     def __init__(self):
         super().__init__()
@@ -266,6 +292,22 @@ class Trouble(Walk):
             reward = float("nan")
         if self.what == "no reward":
             reward = None
+        if self.what == "text as reward":
+            reward = "1.0"
+        if self.what == "bytes as reward":
+            reward = b"1.0"
+        if self.what == "huge reward":
+            reward = 10**400
+        if self.what == "two rewards":
+            reward = np.array([1.0, 2.0])
+        if self.what == "no flag":
+            truncated = None
+        if self.what == "text as flag":
+            truncated = "no"
+        if self.what == "two flags":
+            terminated = np.array([terminated, terminated])
+        if self.what == "unreadable":
+            obs = Unreadable()
         if self.what == "outside":
             obs[2] = 11
         return (obs, reward, terminated, info) if self.what == "tuple" else (obs, reward, terminated, truncated, info)
