@@ -79,6 +79,24 @@ pid_t Spawn(const HostProgram& program, int output, int socket, int script) {
 
 }  // namespace
 
+GroupEnd::GroupEnd(pid_t group) {
+  for (Pipe& pipe : pipes_) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) return;  // the reader's is less
+    pipe.reader = UniqueFd(ends[0]);
+    pipe.writer = UniqueFd(ends[1]);
+    if (&pipe == &pipes_[0]) pipe.reader = UniqueFd(::fcntl(ends[0], F_DUPFD_CLOEXEC, ends[1] + 1));
+    const int reader = pipe.reader.get();
+    if (::fcntl(reader, F_SETOWN, -group) == 0 && ::fcntl(reader, F_SETSIG, SIGKILL) == 0) {
+      ::fcntl(reader, F_SETFL, O_ASYNC);
+    }
+  }
+}
+
+GroupEnd::~GroupEnd() {
+  for (Pipe& pipe : pipes_) pipe.reader = UniqueFd();
+}
+
 HostLauncher::HostLauncher() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_.valid()) Fail("cannot make an event descriptor: {}", std::strerror(errno));
   thread_ = std::thread([this] { Loop(); });
@@ -113,7 +131,7 @@ HostLauncher::Launched HostLauncher::Launch(const HostProgram& program, const st
     const pid_t pid = Spawn(program, write.get(), theirs.get(), script.get());
     ::fcntl(read.get(), F_SETFL, O_NONBLOCK);
     const std::lock_guard lock(mutex_);
-    printers_[pid] = {name, std::move(read), "", ""};
+    printers_[pid] = {name, std::move(read), "", "", GroupEnd(pid)};
     return Launched{pid, std::move(ours)};
   });
   std::future<Launched> launched = task.get_future();

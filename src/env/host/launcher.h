@@ -1,6 +1,9 @@
 // Starts host processes and listens to what they print, in a thread of its own: a process asks to be killed when the
 // thread that started it ends (PR_SET_PDEATHSIG), so that thread must be the last to go.
 //
+// However this program ends, the processes that hosts have started end too, unless they have left the host's process
+// group: the kernel kills the group when it closes a pipe of this program (GroupEnd).
+//
 // What hosts print goes line by line, with the name of the host before it, to a file, once there is one: until then
 // its beginning is kept. Never more than kMostLogged bytes. The last lines of each host are kept for messages.
 //
@@ -9,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -28,6 +32,25 @@ struct HostProgram {
   std::vector<std::string> variables = {};  // "NAME=value", of its environment unless this program's has them
   std::filesystem::path folder =
       {};  // that it works in; empty: this program's. A relative command is relative to it
+};
+
+// While it lives, the end of this program is the end of a process group: the kernel signals the group when the writer of
+// a pipe is closed before its reader. In which order it closes the descriptors of a process that ends is its
+// business, so there are two pipes, one for each order. A process that was forked from this one and has not
+// started another program keeps the pipes open, and the group alive.
+class GroupEnd {
+ public:
+  GroupEnd() = default;
+  explicit GroupEnd(pid_t group);  // where there are no descriptors left it does nothing
+  GroupEnd(GroupEnd&&) = default;
+  GroupEnd& operator=(GroupEnd&&) = default;
+  ~GroupEnd();  // nobody is killed
+
+ private:
+  struct Pipe {
+    UniqueFd writer, reader;
+  };
+  std::array<Pipe, 2> pipes_;
 };
 
 class HostLauncher {
@@ -55,6 +78,7 @@ class HostLauncher {
     UniqueFd pipe;
     std::string line;  // begun
     std::string last_lines;
+    GroupEnd end;
   };
 
   void Loop();

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -193,6 +194,16 @@ class Typed(Walk):
         obs, _, terminated, truncated, info = super().step(action)
         convert = self.TYPES[self.type]
         return obs, convert(float(self.place > 0)), convert(terminated), convert(truncated), info
+
+
+class Spawns(Walk):
+    """Starts a program that does not end by itself; its process id is written to a file."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.program = subprocess.Popen(["sleep", "3600"])
+        with open(where, "a") as file:
+            file.write(f"{self.program.pid}\n")
 
 
 class Unreadable:
