@@ -179,7 +179,7 @@ class Trial:
     def __init__(self, env, went_on):
         """`went_on` is called after each reset and step."""
         self.went_on = went_on
-        self.snapshots = self.reproducible = False
+        self.snapshots = self.reproducible = self.masks_in_steps = False
         copy = None
         try:
             copy = load(env, save(env)) if not has_states(env) else None
@@ -214,8 +214,9 @@ class Trial:
     def run(self, env, actions):
         seen = []
         for action in actions:
-            obs, reward, terminated, truncated, _ = env.step(action)
+            obs, reward, terminated, truncated, info = env.step(action)
             self.went_on()
+            self.masks_in_steps |= isinstance(info, dict) and "action_mask" in info
             seen.append((frozen(obs), float(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
                 break

@@ -165,6 +165,7 @@ class Part:
         ended = terminated or truncated
         self.write(i, obs, info, ended)
         if ended:
+            self.look_for_mask(i, info)
             self.end(i, self.terminated if terminated else self.truncated)
         self.rewards[i] = reward
 
@@ -226,6 +227,15 @@ class Part:
     def begin_with(self, i, result):
         self.count_from(i, 0)
         self.read(i, lambda: self.write(i, *check_reset(result)))
+        self.look_for_mask(i, result[1])
+
+    def look_for_mask(self, i, info):
+        """Where there should be none. Only now and then: at the ends of episodes."""
+        if self.choices or self.warned:
+            return
+        if self.host.late_masks or (isinstance(info, dict) and "action_mask" in info):
+            why = "there was none at the first reset" if self.host.actions.choices else "its actions are no choices"
+            self.warn(i, f'info["action_mask"] is not kept to: {why}')
 
     def make_anew(self, i):
         """A copy that has failed. Where that fails too, another process may do better."""

@@ -91,6 +91,8 @@ class Observations:
 
     def __init__(self, space):
         self.leaves = leaves_of(space)
+        if self.leaves[-1].end == 0:
+            raise Offence(f"its observation has no elements: its space is {space!r}")
         only = self.leaves[0] if kind_of(space) == "Box" else None
         self.bytes = only is not None and np.dtype(space.dtype) == np.uint8
         self.dtype = np.dtype(np.uint8 if self.bytes else np.float32)
@@ -160,6 +162,8 @@ class Actions:
             low, high = float32_within(np.ravel(space.low), np.ravel(space.high))
             self.facts = {"kind": "box", "low": low.tolist(), "high": high.tolist()}
         self.size = len(self.facts.get("parts", self.facts.get("low")))
+        if self.size == 0:
+            raise Offence(f"its action has no elements: its space is {space!r}")
         notes = [f"choices count from {self.start.tolist()}"] if self.start.any() else []
         if len(self.shape) > 1 or (self.kind == "Box" and self.shape == ()):
             notes.append(f"actions have shape {self.shape}")
@@ -202,13 +206,16 @@ def shorten(value):
 
 
 def check_number(what, value):
-    """A reward as a float. Numbers of any type, also arrays of one."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    if not isinstance(value, (str, bytes, bytearray)) and kind in ("b", "i", "u", "f"):
-        try:
+    """A reward as a float. Numbers of any type will do, also arrays of one."""
+    try:
+        if hasattr(value, "dtype"):
+            array = np.asarray(value)
+            if array.size == 1 and array.dtype.kind in "biuf":
+                return float(array.item())
+        elif not isinstance(value, (str, bytes, bytearray)):
             return float(value)
-        except Exception:  # whatever it raises, it is no number
-            pass
+    except Exception:  # whatever it raises, it is no number
+        pass
     raise Offence(f"its {what} is {shorten(value)}, not a number")
 
 

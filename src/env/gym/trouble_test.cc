@@ -77,6 +77,8 @@ TEST_F(TroubleTest, WhatCannotBeFoundIsNamed) {
   ExpectIn(error(InTrouble("ForgetsInfo")), {"reset() gave array(", "not (observation, info)"});
   ExpectIn(error(InTrouble("ExitsInConstructor")), {"host 0 has ended with status 7"});
   ExpectIn(error(InTrouble("BadSpace")), {"its observation space is Graph(...)", "not supported"});
+  ExpectIn(error(InTrouble("NothingToSee")), {"its observation has no elements: its space is Box(...)"});
+  ExpectIn(error(InTrouble("NothingToDo")), {"its action has no elements: its space is Box(...)"});
   ExpectIn(error(InTrouble("BadAction")), {"its action space is Graph(...)", "not supported"});
   ExpectIn(ErrorOf([] {
              Find(InTrouble("Walk"), {}, {{"wind", std::int64_t{1}}});
@@ -184,6 +186,17 @@ TEST_F(TroubleTest, SmallOffencesAreSaidOnce) {
   ExpectIn(warning("list"), {" at step 3 ", "its observation is of float64, not float32"});
   ExpectIn(warning("outside"), {" at step 3 ", "element 2 of its observation is 11, outside of -10 ... 10"});
   EXPECT_EQ(warning("nothing"), "");
+  const std::string ignored = "info[\"action_mask\"] is not kept to: ";
+  ExpectIn(warning("mask"), {ignored + "there was none at the first reset"});
+  const auto warning_of = [](const std::string& name) {
+    const EnvEntry env = Find(InTrouble(name));
+    const auto batch = MakeReset(env, 3);
+    for (int t = 0; t < 30; ++t) StepRandomly(*batch, 0, t);
+    return env.processes->failures().warning;
+  };
+  ExpectIn(warning_of("MaskedInSteps"), {ignored + "there was none at the first reset"});
+  ExpectIn(warning_of("MaskedNumbers"), {ignored + "its actions are no choices"});
+  EXPECT_EQ(warning_of("Masked"), "");
 }
 
 TEST_F(TroubleTest, OneThatRaisesIsMadeAnewAndTheOthersGoOn) {
@@ -225,6 +238,18 @@ TEST_F(TroubleTest, OneThatDoesNotAnswerIsGivenUp) {
     ExpectIn(failure.reason, {"has not answered for 3 s (env_timeout_s)", "trouble.py\", line"});
     ExpectGoesOn(env, *batch);
   }
+}
+
+// Before it was stepped for anybody, and while it is drawn: not only then.
+TEST_F(TroubleTest, TheTimeLimitIsKeptToInTheFirstResetAndWhenDrawn) {
+  const Options little = {{"timeout_s", "3"}, {"hosts", "1"}};
+  ExpectIn(ErrorOf([&] { Find(InTrouble("HangsInFirstReset"), little); }),
+           {"host 0 has not answered for 3 s (env_timeout_s)", "trouble.py\", line"});
+  const EnvEntry env = Find(InTrouble("HangsWhenDrawn"), little);
+  const auto batch = MakeDrawnBatch(env, 1, 1, Purpose::kEnvReset, 0);
+  Picture picture;
+  ExpectIn(ErrorOf([&] { batch->pictures()->Draw(0, picture); }),
+           {"host 0 has not answered for 3 s (env_timeout_s)", "trouble.py\", line"});
 }
 
 // A worker has several batches on one host and waits for one at a time: here for one that the host does not get to, or

@@ -14,6 +14,15 @@ class Box:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.low, self.high = np.full(shape, low, dtype), np.full(shape, high, dtype)
 
+    def __repr__(self):
+        return "Box(...)"
+
+    def seed(self, seed):
+        pass
+
+    def sample(self):
+        return self.low.copy()
+
 
 class Discrete:
     def __init__(self, n, start=0):
@@ -138,6 +147,54 @@ class BadAction(Walk):
     def __init__(self):
         super().__init__()
         self.action_space = Graph()
+
+
+class NothingToSee(Walk):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Box(-1, 1, (0,))
+
+
+class NothingToDo(Walk):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(-1, 1, (0,))
+
+
+class HangsInFirstReset(Walk):
+    def reset(self, seed=None, options=None):
+        time.sleep(3600)
+
+
+class HangsWhenDrawn(Drawn):
+    def render(self):
+        time.sleep(3600)
+
+
+class MaskedInSteps(Masked):
+    """Says what is allowed only after steps."""
+
+    def step(self, action):
+        self.allowed[:] = 1  # nobody knows
+        return super().step(action)
+
+    def reset(self, seed=None, options=None):
+        return super().reset(seed=seed)[0], {}
+
+
+class MaskedNumbers(Walk):
+    """Has masks for actions that are no choices."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(-1, 1, (2,))
+
+    def reset(self, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(3, np.float32), {"action_mask": [1, 0]}
+
+    def step(self, action):
+        return np.zeros(3, np.float32), 0.0, False, False, {"action_mask": [1, 0]}
 
 
 class RaisesInConstructor:
@@ -303,6 +360,8 @@ class Trouble(Walk):
             reward = float("nan")
         if self.what == "no reward":
             reward = None
+        if self.what == "mask":
+            info = {"action_mask": np.ones(2, np.int8)}
         if self.what == "text as reward":
             reward = "1.0"
         if self.what == "bytes as reward":
