@@ -13,7 +13,6 @@
 #include "trireme/algo/settings.h"
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/env/registry.h"
-#include "trireme/nn/fused_executor.h"
 #include "trireme/nn/make_executor.h"
 
 namespace trireme {
@@ -169,7 +168,7 @@ TEST_F(BlocksTest, AGradientThatIsNotFiniteIsAnErrorAndMovesNothing) {
 
 // With gradients of fp16, one that is not finite costs an update and half the scale, until the scale is no excuse.
 TEST_F(BlocksTest, AScaledGradientThatIsNotFiniteIsLeftOut) {
-  const FusedExecutor executor(network_, Precision::kFp16);
+  const std::unique_ptr<Executor> executor = MakeExecutor(network_, {.precision = Precision::kFp16});
   struct Scales final : Tape {
     void SetParams(std::span<const float>) override {}
     std::span<const float> params() const override { return {}; }
@@ -180,7 +179,7 @@ TEST_F(BlocksTest, AScaledGradientThatIsNotFiniteIsLeftOut) {
   } tape;
   const WorkerContext plain = context();
   const WorkerContext scaled{.env = env_,
-                             .executor = executor,
+                             .executor = *executor,
                              .store = *store_,
                              .seed = plain.seed,
                              .shards = plain.shards,
