@@ -42,6 +42,11 @@
  * Randomness. A reset gets a stream of random numbers that is a function of the run's seed, the copy and the number of
  * its episode. Draw from nothing else, and the same seed gives the same run, on any number of workers.
  *
+ * Snapshots. A run that was interrupted goes on exactly, in another process, where the state of a batch can be saved as
+ * bytes. Pointers mean nothing there: keep none in such a state, or set spec->snapshots = 0, and a resumed run begins new
+ * episodes. Pointers to the options and to their texts are the exception: Trireme sets them to where these are then.
+ * `trireme envs NAME --check` loads a snapshot in a second process.
+ *
  * Threads. Functions of one batch are called by one thread at a time, which need not always be the same; those of different
  * batches by several threads at once. So keep what changes in the batch, not in global variables. Do not fork or exit.
  *
@@ -237,7 +242,7 @@ typedef struct trireme_env {
   const char* (*step)(void* batch, const float* actions, const trireme_buffers* to);
 
   /* Everything that is needed to go on exactly, as bytes (at an address that suits any type), so that a run that was interrupted does: without them it goes on
-   * with new episodes. `save` writes state_bytes(batch) bytes, without pointers; `load` reads what a batch of the same
+   * with new episodes. `save` writes state_bytes(batch) bytes, without pointers (but to options); `load` reads what a batch of the same
    * environment, options and number of copies has saved, maybe on another day, and refuses what does not fit. */
   uint64_t (*state_bytes)(void* batch);
   const char* (*save)(void* batch, void* to);
@@ -287,7 +292,7 @@ typedef struct trireme_plugin {
  *   void id_step(State* state, trireme_copy* copy);
  *
  * A State is 0 in all its bytes before its first reset, and what it was before the others. It is saved by copying its
- * bytes: if it has pointers, set spec->snapshots = 0 in id_describe. */
+ * bytes: if it has pointers, other than to its options, set spec->snapshots = 0 in id_describe. */
 
 /* One copy, as its functions see it. */
 typedef struct trireme_copy {
@@ -460,7 +465,8 @@ static inline const char* trireme_single_load_(void* batch, const void* from, ui
  *   TRIREME_PLUGIN(&walk)
  *
  * It may hold whatever it likes, and throw what derives from std::exception. It has snapshots if its bytes are all of it
- * (std::is_trivially_copyable). */
+ * (std::is_trivially_copyable). A class that the compiler can copy like that may still hold a pointer, which ends a resumed
+ * run with a crash: hold none, but to the options and their texts, or say so in Describe: spec.snapshots = 0. */
 #include <exception>
 #include <memory>
 #include <string>

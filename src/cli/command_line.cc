@@ -41,6 +41,10 @@ void CommandLine::Option(const std::string& name, const std::function<void(const
   app_->add_option_function<std::string>(name, take, help);
 }
 
+void CommandLine::HiddenOption(const std::string& name, std::string& value) {
+  app_->add_option(name, value)->group("");
+}
+
 void CommandLine::RequiredOption(const std::string& name, std::string& value, const std::string& help) {
   app_->add_option(name, value, help)->required();
 }

@@ -41,6 +41,8 @@ class CommandLine {
               const std::string& help);  // repeatable
   void Option(const std::string& name, const std::function<void(const std::string&)>& take,
               const std::string& help);
+  // Not shown in --help: for what the program says to itself.
+  void HiddenOption(const std::string& name, std::string& value);
   void RequiredOption(const std::string& name, std::string& value, const std::string& help);
   void Flag(const std::string& name, bool& value, const std::string& help);
   // Below the options in --help.

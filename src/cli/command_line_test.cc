@@ -12,6 +12,7 @@ struct Program {
     command.Option("--name", name, "its name");
     command.Option("--empty", empty, "nothing at first");
     command.Option("--maybe", maybe, "if at all");
+    command.HiddenOption("--secret", secret);
     command.Option("--set", many, "may be repeated");
     command.Option(
         "--take", [this](const std::string& value) { taken += value + ";"; }, "is handed over");
@@ -29,7 +30,7 @@ struct Program {
   }
 
   CommandLine line;
-  std::string name = "default", empty, taken, place;
+  std::string name = "default", empty, taken, place, secret;
   std::optional<std::string> maybe;
   std::vector<std::string> many;
   bool flag = false;
@@ -47,13 +48,14 @@ TEST(CommandLine, FillsInWhatWasTypedAndLeavesTheRest) {
 
   Program all;
   EXPECT_EQ(all.Parse({"run", "--set", "a=1", "here", "--name", "x", "--maybe", "y", "--set", "b=2", "--take",
-                       "z", "--flag"}),
+                       "z", "--flag", "--secret", "s"}),
             std::nullopt);
   EXPECT_EQ(all.place, "here");
   EXPECT_EQ(all.name, "x");
   EXPECT_EQ(all.maybe, "y");
   EXPECT_EQ(all.many, (std::vector<std::string>{"a=1", "b=2"}));
   EXPECT_EQ(all.taken, "z;");
+  EXPECT_EQ(all.secret, "s");
   EXPECT_TRUE(all.flag);
 }
 
@@ -85,6 +87,7 @@ TEST(CommandLine, HelpAndVersionAreAllThereIsToDo) {
   for (const char* part : {"TEXT=default", "told by its place", "REQUIRED", "The end."}) {
     EXPECT_NE(command.find(part), std::string::npos) << part << "\n" << command;
   }
+  EXPECT_EQ(command.find("--secret"), std::string::npos) << command;
   EXPECT_EQ(command.find("TEXT= "), std::string::npos) << command;
   EXPECT_EQ(command.find("TEXT=\"\""), std::string::npos) << command;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/plugin_header.h"
+#include "trireme/cli/snapshot_check.h"
 #include "trireme/env/env_check.h"
 #include "trireme/env/registry.h"
 
@@ -87,23 +89,28 @@ void RunChecks(const std::string& name, const std::vector<std::string>& assignme
   const std::unique_ptr<EnvOptions> options = FindEnvOptions(name);
   const EnvEntry env = FindEnv(name, *options, ParseEnvArgs(assignments, "--env-arg"));
   int failed = 0;
-  for (const EnvCheck& check : EnvChecks()) {
-    fmt::print("{:<60} ", check.what);
+  const auto run = [&](const char* what, bool promised, const std::function<void()>& check) {
+    fmt::print("{:<60} ", what);
     std::fflush(stdout);  // before what may take long, or crash
-    if (check.promised != nullptr && !(env.facts.*check.promised)) {
+    if (!promised) {
       fmt::print("not promised\n");
-      continue;
+      return;
     }
     try {
-      check.run(env);
+      check();
       fmt::print("ok\n");
     } catch (const std::exception& error) {
       fmt::print("FAILED\n  {}\n", error.what());
       ++failed;
     }
+  };
+  for (const EnvCheck& check : EnvChecks()) {
+    run(check.what, check.promised == nullptr || env.facts.*check.promised, [&] { check.run(env); });
   }
+  run("a snapshot goes on in another process", env.facts.snapshots,
+      [&] { CheckSnapshotElsewhere(env, name, assignments); });
   if (failed > 0)
-    Fail("{} is not right: {} of {} checks failed, see above", name, failed, EnvChecks().size());
+    Fail("{} is not right: {} of {} checks failed, see above", name, failed, EnvChecks().size() + 1);
   fmt::print("{} is right, as far as {} random steps can tell\n", name, LongRun(env));
 }
 
@@ -112,7 +119,7 @@ void RunChecks(const std::string& name, const std::vector<std::string>& assignme
 Command AddEnvsCommand(CommandLine& program) {
   CommandLine& command = program.AddCommand("envs", "List the environments, or tell about one");
   struct Flags {
-    std::string name;
+    std::string name, go_on_from;
     std::vector<std::string> args;
     bool all = false;
     bool check = false;
@@ -126,8 +133,12 @@ Command AddEnvsCommand(CommandLine& program) {
   command.Flag("--check", flags->check, "step this environment at random and say whether it keeps the rules");
   command.Flag("--plugin-header", flags->plugin_header,
                "print env_plugin.h, to write environments of your own in C and C++");
+  command.HiddenOption(kGoOnFlag, flags->go_on_from);
   return [flags] {
-    if (flags->plugin_header) {
+    if (!flags->go_on_from.empty()) {
+      const auto options = FindEnvOptions(flags->name);
+      GoOnFrom(FindEnv(flags->name, *options, ParseEnvArgs(flags->args, "--env-arg")), flags->go_on_from);
+    } else if (flags->plugin_header) {
       fmt::print("{}", PluginHeader());
     } else if (flags->check) {
       if (flags->name.empty()) Fail("--check needs the name of an environment: trireme envs NAME --check");

@@ -10,6 +10,8 @@ namespace {
 const std::string kFragile = "plugin:" TRIREME_FRAGILE_PLUGIN ":Fragile-v0";
 const std::string kSturdy = "plugin:" TRIREME_FRAGILE_PLUGIN ":Sturdy-v0";
 
+const std::string kPointers = "plugin:" TRIREME_POINTERS_PLUGIN ":";
+
 class PluginTest : public CliTest {
  protected:
   // 16 iterations of 512 steps, with a checkpoint after each.
@@ -91,6 +93,38 @@ TEST_F(PluginTest, KilledRunsGoOnExactlyWithSnapshotsAndSayWhatIsLostWithout) {
     const Json whole = ResultOf(RunTrireme(Set(Run(env, "whole"), {"steps=262144"})));
     EXPECT_EQ(result["params_sha256"], whole["params_sha256"]);
   }
+}
+
+TEST_F(PluginTest, StatesMayKeepPointersToTheirOptions) {
+  for (const std::string name : {"Values-v0", "Text-v0"}) {
+    const std::string env = kPointers + name;
+    const Args option = {"--env-arg", "pay=mzaqcbx"};
+    const Outcome check = RunTrireme({"envs", env, "--check", "--env-arg", "pay=mzaqcbx"});
+    EXPECT_EQ(check.code, 0) << check.out << check.err;
+    const Args run = Set(Run(env, name), {"steps=65536"}) + option;
+    {
+      Process process(kBinary, run);
+      ASSERT_TRUE(process.RunsUntil([&] { return !Checkpoints(Path(name)).empty(); }));
+      process.Signal(SIGKILL);
+      ASSERT_EQ(process.Wait().signal, SIGKILL) << "it had ended before";
+    }
+    const Json result = Resume(name);
+    EXPECT_EQ(result["steps"], 65536);
+    const Json whole = ResultOf(RunTrireme(Set(Run(env, name + "-whole"), {"steps=65536"}) + option));
+    EXPECT_EQ(result["params_sha256"], whole["params_sha256"]) << name;
+  }
+}
+
+TEST_F(PluginTest, OtherPointersInAStateAreFoundByACheck) {
+  const Outcome check = RunTrireme({"envs", kPointers + "Foreign-v0", "--check"});
+  EXPECT_EQ(check.code, 2) << check.out;
+  for (const char* part : {"another process that has loaded its snapshot crashes", "spec.snapshots"}) {
+    EXPECT_NE(check.out.find(part), std::string::npos) << part << "\n" << check.out;
+  }
+  const std::string honest = kPointers + "Honest-v0";
+  EXPECT_EQ(RunTrireme({"envs", honest, "--check"}).code, 0);
+  ResultOf(RunTrireme(Run(honest, "honest")));
+  EXPECT_EQ(Resume("honest", {"--steps", "16384"})["steps"], 16384);
 }
 
 TEST_F(PluginTest, RunsGoOnFromAnyFolder) {

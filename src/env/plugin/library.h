@@ -30,6 +30,7 @@ class PluginValues {
   PluginValues& operator=(const PluginValues&) = delete;
 
   const trireme_value* data() const { return values_.data(); }
+  std::span<const trireme_value> all() const { return values_; }
 
  private:
   std::vector<std::string> texts_;  // [options]

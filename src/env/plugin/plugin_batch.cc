@@ -10,6 +10,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
 #include "trireme/base/text.h"
+#include "trireme/env/plugin/option_pointers.h"
 #include "trireme/env/plugin/step_checks.h"
 
 namespace trireme {
@@ -230,6 +231,8 @@ void PluginBatch::Save(StateWriter& out, const std::string& scope) const {
   out.PutValue<std::uint32_t>(scope + "/purpose", static_cast<std::uint32_t>(purpose_));
   out.PutValue<std::uint32_t>(scope + "/first_id", first_id_);
   out.Put<std::byte>(scope + "/state", std::span(state).first(bytes));
+  out.Put<OptionPointer>(scope + "/option_pointers",
+                         FindOptionPointers(env_->values.all(), std::span(state).first(bytes)));
   out.Put<std::byte>(scope + "/obs", obs());
   out.Put<std::uint8_t>(scope + "/masks", masks());
   out.Put<std::int32_t>(scope + "/elapsed", elapsed_.span());
@@ -254,6 +257,11 @@ void PluginBatch::Load(const StateReader& in, const std::string& scope) {
   in.Get<std::uint64_t>(scope + "/episode", episode_.span());
   const std::string& saved_state = in.GetText(scope + "/state");
   std::vector<char> state(saved_state.begin(), saved_state.end());  // aligned for any type
+  if (const std::string notes = scope + "/option_pointers"; in.Has(notes)) {
+    std::vector<OptionPointer> pointers(in.GetText(notes).size() / sizeof(OptionPointer));
+    in.Get<OptionPointer>(notes, pointers);
+    SetOptionPointers(env_->values.all(), pointers, std::as_writable_bytes(std::span(state)));
+  }
   CallPlugin(name(), "load", [&] { return env_->table.load(batch_.get(), state.data(), state.size()); });
   steps_ = 0;
   finished_.clear();

@@ -12,6 +12,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/env/conformance.h"
 #include "trireme/env/plugin/library.h"
+#include "trireme/env/plugin/option_pointers.h"
 #include "trireme/env/plugin/plugin_test_util.h"
 
 namespace trireme {
@@ -68,6 +69,65 @@ TEST(Plugin, WhatKeepsTheRulesPassesTheKit) {
   EXPECT_FALSE(still.spec.reward_threshold);
   EXPECT_EQ(still.spec.max_episode_steps, 20);
   CheckEnv(still);
+}
+
+// Plain bytes, with a pointer to an option, and one to its text.
+struct Reader {
+  static void Describe(const trireme_value*, trireme_spec& spec) {
+    trireme_obs_floats(&spec, 1);
+    trireme_discrete(&spec, 2);
+  }
+  explicit Reader(const trireme_value* options) : number(&options[1]), word(options[3].text + 2) {}
+  void Reset(trireme_copy& copy) { copy.obs[0] = static_cast<float>(number->number); }
+  void Step(trireme_copy& copy) { copy.obs[0] = static_cast<float>(word[0]); }
+  const trireme_value* number;
+  const char* word;
+};
+
+TEST(Plugin, SnapshotsFollowTheOptions) {
+  const trireme_env env = trireme_class_env<Reader>("Reader-v0", "reads", kWalkOptions, 4);
+  const EnvArgs args = {{"pay", 7.0}, {"word", std::string("a word that is longer than most are")}};
+  StateWriter out;
+  {
+    const EnvEntry entry = PluginEntry(env, args, kName, 3);
+    MakeReset(entry, 2)->snapshots()->Save(out, "env");
+  }
+  const StateReader saved(out.Encode());
+  const auto read = [&](const EnvArgs& others) {
+    const EnvEntry entry = PluginEntry(env, others, kName, 3);
+    const auto batch = MakeReset(entry, 2);
+    batch->snapshots()->Load(saved, "env");
+    std::vector<float> seen;
+    for (int t = 0; t < 4; ++t) {  // with a reset after the third
+      batch->Step(std::vector<float>(2));
+      seen.push_back(ObsRow(*batch, batch->obs(), 1)[0]);
+    }
+    return seen;
+  };
+  EXPECT_EQ(read(args), (std::vector<float>{'w', 'w', 7, 'w'}));
+  // Those of now, wherever they lie.
+  EXPECT_EQ(read({{"pay", 8.0}, {"word", std::string("xyz")}}), (std::vector<float>{'z', 'z', 8, 'z'}));
+  EXPECT_SAYS(MessageOf([&] { read({{"word", std::string("x")}}); }), "options that are not there");
+}
+
+TEST(Plugin, NotesOfPointersThatDoNotFitAreRefused) {
+  const PluginValues values(walk, {}, kName);
+  std::vector<std::byte> state(16);
+  const auto refusal = [&](const OptionPointer& pointer) {
+    return MessageOf([&] { SetOptionPointers(values.all(), std::span(&pointer, 1), state); });
+  };
+  constexpr std::uint64_t kFar = ~std::uint64_t{0};
+  for (const OptionPointer& pointer : {OptionPointer{9, 0, 0},
+                                       {16, 0, 0},
+                                       {kFar, 0, 0},
+                                       {0, 5, 0},
+                                       {0, kFar, 0},
+                                       {0, 1, 0},
+                                       {0, 4, 6},
+                                       {0, 0, kFar}}) {
+    EXPECT_SAYS(refusal(pointer), "options that are not there");
+  }
+  EXPECT_EQ(refusal({8, 4, 5}), "no error");
 }
 
 TEST(Plugin, StreamsAreThoseOfTrireme) {
