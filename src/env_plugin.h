@@ -48,7 +48,8 @@
  * `trireme envs NAME --check` loads a snapshot in a second process.
  *
  * Threads. Functions of one batch are called by one thread at a time, which need not always be the same; those of different
- * batches by several threads at once. So keep what changes in the batch, not in global variables. Do not fork or exit.
+ * batches by several threads at once. So keep what changes in the batch, not in global variables. Do not fork,
+ * and do not exit: return an error instead.
  *
  * Errors. A function that fails returns a text for the user, one line, which stays valid until the batch's next call;
  * NULL means that all is well. Trireme then ends the run with it. C++ exceptions that leave a function are

@@ -165,6 +165,28 @@ TEST_F(PluginTest, ACrashNamesThePluginAndLeavesTheCheckpoint) {
   }
 }
 
+TEST_F(PluginTest, AnExitIsAFailureThatNamesThePlugin) {
+  for (const std::string fault : {"exit", "quick_exit"}) {
+    const Args option = {"--env-arg", "at=200", "--env-arg", "fault=" + fault};
+    for (const std::string workers : {"1", "2"}) {  // in the first thread, or in any
+      const std::string name = fault + workers;
+      const Outcome ended = RunTrireme(Set(Run(kFragile, name), {"workers=" + workers}) + option);
+      EXPECT_EQ(ended.code, 2) << ended.err;
+      for (const std::string& part :
+           {kFragile + " called exit in step", std::string("last checkpoint is kept")}) {
+        EXPECT_NE(ended.err.find(part), std::string::npos) << part << "\n" << ended.err;
+      }
+      if (fault == "exit") {
+        EXPECT_NE((ended.out + ended.err).find("no licence"), std::string::npos) << ended.err;
+      }
+      EXPECT_EQ(RunTrireme({"eval", Path(name), "--episodes", "1"}).code, 0);
+    }
+    const Outcome check = RunTrireme({"envs", kFragile, "--check", "--env-arg", "fault=" + fault});
+    EXPECT_EQ(check.code, 2) << check.out;
+    EXPECT_NE(check.err.find(kFragile + " called exit in step"), std::string::npos) << check.err;
+  }
+}
+
 TEST_F(PluginTest, MistakesEndARunWithAMessage) {
   const auto fault = [&](const std::string& what) {
     return RunTrireme(Run(kFragile, "run-" + what) + Args{"--env-arg", "fault=" + what});

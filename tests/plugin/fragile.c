@@ -1,9 +1,12 @@
 /* A plug-in for tests: two environments, of which the first does what its option `fault` says from the step `at` of a copy's
  * life on. */
+#include <stdio.h>
+
 #include "trireme/env_plugin.h"
 
 static const trireme_option options[] = {
-    {"fault", TRIREME_TEXT, 0, "none", 0, 0, "segv, abort, divide, overflow, error, nan, beside"},
+    {"fault", TRIREME_TEXT, 0, "none", 0, 0,
+     "segv, abort, divide, overflow, exit, quick_exit, error, nan, beside, print"},
     {"at", TRIREME_INT, 10, NULL, 1, 1e9, "step of the fault"}};
 enum { FAULT, AT };
 
@@ -30,6 +33,8 @@ static void fragile_reset(Fragile* fragile, trireme_copy* copy) {
   show(fragile, copy);
 }
 
+void quick_exit(int code); /* of later versions of C */
+
 static volatile int zero;
 static int* volatile nowhere;
 
@@ -52,6 +57,12 @@ static void fragile_step(Fragile* fragile, trireme_copy* copy) {
   if (is(copy, "abort")) abort();
   if (is(copy, "divide")) zero = 100 / zero;
   if (is(copy, "overflow")) zero = fall(0);
+  if (is(copy, "exit")) {
+    printf("no licence\n");
+    exit(0);
+  }
+  if (is(copy, "quick_exit")) quick_exit(0);
+  if (is(copy, "print") && fragile->step % 50 == 0) printf("half of an episode\n");
   if (is(copy, "error")) copy->error = "the ground has given way";
   if (is(copy, "nan")) copy->obs[1] = NAN;
   if (is(copy, "beside")) copy->obs[2] = 1;

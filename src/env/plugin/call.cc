@@ -5,9 +5,13 @@
 #include <xmmintrin.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 #include "trireme/base/text.h"
@@ -61,33 +65,50 @@ std::mutex users_mutex;  // guards the next two
 int users = 0;
 struct sigaction before[std::size(kCrashes)];  // written while there are no users; also read by the handler
 
-// Calls nothing but what is safe in a handler.
+// This and the next call nothing but what is safe in a handler.
+void WriteLine(std::initializer_list<std::string_view> parts) {
+  iovec line[16];
+  int count = 0;
+  for (const std::string_view part : parts) line[count++] = {const_cast<char*>(part.data()), part.size()};
+  [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, count);
+}
+
 void OnCrash(int signal, siginfo_t* info, void*) {
   std::size_t which = 0;
   while (kCrashes[which].signal != signal) ++which;
   if (const PluginCall* call = current_call; call != nullptr) {
-    const auto part = [](std::string_view text) {
-      return iovec{const_cast<char*>(text.data()), text.size()};
-    };
-    const iovec line[] = {part("\ntrireme: "),
-                          part(call->plugin()),
-                          part(" crashed in "),
-                          part(call->function()),
-                          part(" ("),
-                          part(kCrashes[which].meaning),
-                          part("). A plug-in runs inside the program, which ends with it; the last "
-                               "checkpoint is kept. To find the "
-                               "mistake, compile it with -g and run: gdb --args trireme envs "),
-                          part(call->plugin()),
-                          part(" --check\n")};
-    [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, std::size(line));
+    WriteLine(
+        {"\ntrireme: ", call->plugin(), " crashed in ", call->function(), " (", kCrashes[which].meaning,
+         "). A plug-in runs inside the program, which ends with it; the last checkpoint is kept. To find the "
+         "mistake, compile it with -g and run: gdb --args trireme envs ",
+         call->plugin(), " --check\n"});
   }
   sigaction(signal, &before[which], nullptr);
   // A fault comes again by itself when the instruction is repeated; what was sent does not.
   if (info->si_code <= 0) raise(signal);
 }
 
+// Runs in the thread that calls exit(). Others may be training: nothing of theirs is taken down.
+void OnExit() {
+  const PluginCall* call = current_call;
+  if (call == nullptr) return;
+  std::fflush(stdout);  // what the plug-in has to say of it, maybe
+  WriteLine({"\ntrireme: ", call->plugin(), " called exit in ", call->function(),
+             ". A plug-in runs inside the program, which ends with it; the last checkpoint is kept. "
+             "It should return an error instead\n"});
+  _exit(kExitInPlugin);
+}
+
 }  // namespace
+
+void TellExits(const void* library) {
+  static std::mutex mutex;
+  static std::set<const void*> told;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  if (!told.insert(library).second) return;
+  std::atexit(OnExit);
+  std::at_quick_exit(OnExit);
+}
 
 CrashNotes::CrashNotes() {
   const std::lock_guard lock(users_mutex);

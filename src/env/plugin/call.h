@@ -2,7 +2,8 @@
 //
 //   - exceptions, and texts it returns, become Error;
 //   - how floating-point numbers are rounded is afterwards as it was before, so that training keeps its bits;
-//   - where it crashes, the program ends as it would otherwise, but one line names the plug-in and the function.
+//   - where it crashes, the program ends as it would otherwise, but one line names the plug-in and the function;
+//   - where it calls exit(), a line names it likewise, and the exit code is not 0, whatever it said.
 //
 // Thread safety: everything here may be called from several threads at once.
 #pragma once
@@ -22,6 +23,12 @@ class CrashNotes {
   CrashNotes(const CrashNotes&) = delete;
   CrashNotes& operator=(const CrashNotes&) = delete;
 };
+
+// From now on an exit() in a plug-in is told. What is registered for an exit runs in the reverse order: so it is called
+// again with each library that was loaded (null: none yet), to come before what that has registered.
+void TellExits(const void* library);
+// The exit code where a plug-in calls exit().
+inline constexpr int kExitInPlugin = 2;
 
 // The calling thread is in a plug-in's function. The texts outlive it; calls may be nested.
 class PluginCall {

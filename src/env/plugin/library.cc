@@ -192,8 +192,10 @@ std::span<const trireme_env* const> CheckPlugin(const trireme_plugin* plugin, co
 
 std::span<const trireme_env* const> LoadPlugin(const std::filesystem::path& file, const std::string& origin) {
   const CrashNotes notes;
+  TellExits(nullptr);
   void* handle = Open(file, origin);
   if (handle == nullptr) Fail("{} cannot be loaded as a shared library: {}", origin, PluginText(dlerror()));
+  TellExits(handle);
   const auto table = reinterpret_cast<const trireme_plugin* (*)()>(dlsym(handle, kSymbol));
   if (table == nullptr) {
     Fail("{} is no plug-in: it does not export {}, which TRIREME_PLUGIN(...) in env_plugin.h defines", origin,
