@@ -17,6 +17,7 @@
 #include "trireme/base/parse.h"
 #include "trireme/base/system.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
 #include "trireme/plan/runs.h"
 #include "trireme/plan/speedup.h"
@@ -107,6 +108,7 @@ void WarmUp(const SpeedupFlags& flags, int workers, const std::atomic<bool>& sto
 }
 
 int RunSpeedup(const SpeedupFlags& flags) {
+  const JsonOutput output(flags.json);
   const SpeedupConfig config = ReadConfig(flags);
   const Straggler straggler = ReadStraggler(flags, config.workers);
   std::vector<std::unique_ptr<RunSettings>> settings;  // of each number of workers
@@ -147,7 +149,7 @@ int RunSpeedup(const SpeedupFlags& flags) {
   WriteFileAtomically(out / "speedup.json", fmt::format("{}\n", json));
   WriteFileAtomically(out / "speedup.svg", report.plot.ToSvg());
   if (flags.json) {
-    fmt::print("{}\n", json);
+    output.Print(json);
   } else {
     fmt::print("{}picture: {}\n", report.ToText(), (out / "speedup.svg").string());
   }

@@ -6,6 +6,7 @@
 
 #include "trireme/base/config.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
 #include "trireme/train/render.h"
 #include "trireme/train/run_config.h"
@@ -62,6 +63,7 @@ int Render(const EvalFlags& flags, const EvalConfig& config, const RunSettings& 
 }
 
 int RunEval(const EvalFlags& flags) {
+  const JsonOutput json(flags.json);
   const RunFolder folder = RunFolder::Open(flags.run);
   const std::unique_ptr<RunSettings> settings = ReadRunSettings(folder);
   settings->Resolve();
@@ -82,7 +84,7 @@ int RunEval(const EvalFlags& flags) {
     fmt::print(stderr, "{} has kept no best policy: this is the last one\n", folder.path().string());
   }
   if (flags.json) {
-    fmt::print("{}\n", ResultJson(facts));
+    json.Print(ResultJson(facts));
   } else {
     fmt::print("{} on {}, {} policy, after {} steps: {:.2f} +- {:.2f} over {} episodes\n", facts.algo,
                facts.task(), facts.which, facts.steps, facts.eval_return_mean, facts.eval_return_std,

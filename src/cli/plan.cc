@@ -16,6 +16,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
 #include "trireme/plan/constants.h"
 #include "trireme/plan/forecast.h"
@@ -136,6 +137,7 @@ void CheckFolders(const PlanFlags& flags) {
 }
 
 int RunPlan(const PlanFlags& flags) {
+  const JsonOutput json(flags.json);
   PlanConfig config = ReadConfig(flags);
   CheckFolders(flags);
   const MakeSettings make_settings = [&](const PlanWay& way, int workers) {
@@ -163,7 +165,7 @@ int RunPlan(const PlanFlags& flags) {
   const CommandReport report = MakeReport(forecast, constants);
   if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
   if (flags.json) {
-    fmt::print("{}\n", report.ToJson());
+    json.Print(report.ToJson());
   } else {
     fmt::print("{}", report.ToText());
     if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);

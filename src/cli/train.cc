@@ -9,6 +9,7 @@
 
 #include "trireme/base/version.h"
 #include "trireme/cli/commands.h"
+#include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
 #include "trireme/cli/security_flags.h"
 #include "trireme/comm/processes.h"
@@ -141,6 +142,7 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
 }
 
 int RunTrain(const TrainFlags& flags, double started_s) {
+  const JsonOutput json(flags.json);
   Processes* processes = ConnectProcesses();
   const bool first = processes == nullptr || processes->rank() == 0;
   std::optional<RunFolder> folder;
@@ -181,7 +183,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     }
   }();
   if (flags.json) {
-    fmt::print("{}\n", ResultJson(result.facts));
+    json.Print(ResultJson(result.facts));
   } else {
     PrintReport(result, *folder);
   }

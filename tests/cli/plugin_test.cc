@@ -1,4 +1,5 @@
 // Environments of plug-ins through the program: found, checked, trained, resumed, and broken on purpose.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
@@ -185,6 +186,23 @@ TEST_F(PluginTest, AnExitIsAFailureThatNamesThePlugin) {
     EXPECT_EQ(check.code, 2) << check.out;
     EXPECT_NE(check.err.find(kFragile + " called exit in step"), std::string::npos) << check.err;
   }
+}
+
+TEST_F(PluginTest, WhatAPluginPrintsIsNotAmongTheJson) {
+  const Args option = {"--env-arg", "fault=print"};
+  const auto expect_alone = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 1) << outcome.out;
+    EXPECT_TRUE(Json::accept(outcome.out)) << outcome.out;
+    EXPECT_NE(outcome.err.find("half of an episode"), std::string::npos) << outcome.err;
+  };
+  expect_alone(RunTrireme(Run(kFragile, "run") + option));
+  expect_alone(RunTrireme({"eval", Path("run"), "--episodes", "2", "--json"}));
+  expect_alone(RunTrireme(Args{"bench", "speedup", "--env", kFragile, "--workers", "1", "--repeats", "1",
+                               "--steps", "2048", "--out", Path("bench"), "--json"} +
+                          option));
+  const Outcome plain = RunTrireme({"eval", Path("run"), "--episodes", "2"});
+  EXPECT_NE(plain.out.find("half of an episode"), std::string::npos) << plain.out;
 }
 
 TEST_F(PluginTest, MistakesEndARunWithAMessage) {
