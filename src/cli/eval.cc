@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -40,6 +41,7 @@ struct EvalConfig {
 
 // Both return the exit code.
 int Interrupted(const EvalFlags& flags) {
+  std::fflush(stdout);  // the result, where only pictures are missing
   fmt::print(stderr, "interrupted; {}\n",
              flags.render ? *flags.render + " was not written" : "the evaluation did not come to its end");
   return InterruptedCode();

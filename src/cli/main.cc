@@ -84,6 +84,7 @@ void LimitMemory() {
 
 int Failed(const std::string& message, int code = kUserError) {
   trireme::LetFirstProcessSpeak();
+  std::fflush(stdout);  // what it follows comes first, wherever both lead
   std::fprintf(stderr, "trireme: %s\n", message.c_str());
   trireme::LeaveProcesses(code);
   return code;

@@ -186,6 +186,7 @@ int RunTrain(const TrainFlags& flags, double started_s) {
     json.Print(ResultJson(result.facts));
   } else {
     PrintReport(result, *folder);
+    std::fflush(stdout);  // before what follows on standard error
   }
   if (result.interrupted) {
     fmt::print(stderr, "interrupted; a checkpoint was written. Continue with: trireme train --resume {}\n",

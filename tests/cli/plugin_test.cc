@@ -64,6 +64,12 @@ TEST_F(PluginTest, ACheckGivesAVerdict) {
   EXPECT_NE(wrong.out.find("number 1 of the observation of copy"), std::string::npos) << wrong.out;
   EXPECT_NE(wrong.err.find("checks failed"), std::string::npos) << wrong.err;
   ExpectRefused(RunTrireme({"envs", "--check"}), {"needs the name of an environment"});
+  // Where both lead to one place the verdict comes last.
+  const Outcome together =
+      RunTrireme({"envs", kFragile, "--check", "--env-arg", "fault=nan"}, {.one_output = true});
+  const std::size_t verdict = together.out.find("\ntrireme: " + kFragile + " is not right");
+  ASSERT_NE(verdict, std::string::npos) << together.out;
+  EXPECT_EQ(together.out.find('\n', verdict + 1), together.out.size() - 1) << together.out;
 }
 
 TEST_F(PluginTest, TheHeaderIsInTheProgram) {

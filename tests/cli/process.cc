@@ -49,6 +49,7 @@ void Limit(decltype(RLIMIT_DATA) resource, rlim_t value) {
                           int err) {
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
   if (options.out_file) out = ::open(options.out_file->c_str(), O_WRONLY);
+  if (options.one_output) err = out;
   const int in = ::open("/dev/null", O_RDONLY);
   if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) ::_exit(126);
   if (options.no_descriptors) ::close_range(0, ~0U, 0);

@@ -28,6 +28,7 @@ struct ProcessOptions {
   std::optional<rlim_t> largest_file = {};   // writes beyond it fail with EFBIG
   std::optional<rlim_t> most_memory = {};    // of private data
   std::optional<rlim_t> most_files = {};     // that it may have open, and cannot raise
+  bool one_output = false;                   // standard error goes where output goes
   std::optional<std::string> out_file = {};  // standard output goes there instead of being captured
 };
 
