@@ -1,6 +1,7 @@
 #include "trireme/base/system.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,6 +59,13 @@ std::string ProcessorName() {
 std::uint64_t MachineMemory() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void EnsureHome() {
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return;
+  const passwd* const user = ::getpwuid(::getuid());
+  if (user != nullptr && user->pw_dir != nullptr && *user->pw_dir == '/') ::setenv("HOME", user->pw_dir, 1);
 }
 
 void OpenStandardDescriptors() {

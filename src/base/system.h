@@ -27,4 +27,8 @@ std::uint64_t MachineMemory();
 // that no file of ours gets its number and what is written to it.
 void OpenStandardDescriptors();
 
+// For main(): where HOME is not set, it becomes the home folder of the user as the system has it, if that knows one. Not to be
+// called when there are other threads.
+void EnsureHome();
+
 }  // namespace trireme

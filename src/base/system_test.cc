@@ -1,8 +1,12 @@
 #include "trireme/base/system.h"
 
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,6 +22,23 @@ TEST(System, ClocksDoNotGoBack) {
     wall = MonotonicSeconds();
     cpu = CpuSeconds();
   }
+}
+
+TEST(System, AHomeIsThatOfTheUserUnlessSaid) {
+  const char* const before = std::getenv("HOME");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("HOME", "/somewhere", 1);
+  EnsureHome();
+  EXPECT_STREQ(std::getenv("HOME"), "/somewhere");
+  const passwd* const user = ::getpwuid(::getuid());
+  for (const bool empty : {false, true}) {
+    empty ? ::setenv("HOME", "", 1) : ::unsetenv("HOME");
+    EnsureHome();
+    if (user != nullptr) {
+      EXPECT_STREQ(std::getenv("HOME"), user->pw_dir);
+    }
+  }
+  before == nullptr ? ::unsetenv("HOME") : ::setenv("HOME", kept.c_str(), 1);
 }
 
 TEST(System, ProcessorsFollowTheAffinity) {

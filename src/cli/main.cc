@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
   trireme::OpenStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run
   LimitMemory();
+  trireme::EnsureHome();
   try {
     const int code = Run(argc, argv, started_s);
     if (std::fflush(stdout) != 0) trireme::Fail("cannot write the output: {}", std::strerror(errno));

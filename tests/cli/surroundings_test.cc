@@ -1,5 +1,6 @@
 // What the program finds around itself is not always as it should be: descriptors, temporary files, folders.
 
+#include <pwd.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -38,6 +39,28 @@ TEST_F(SurroundingsTest, WithoutDescriptorsNothingStrayLandsInFiles) {
   EXPECT_EQ(Json::parse(ReadText(Path("run/result.json")))["params_sha256"], result["params_sha256"]);
   EXPECT_EQ(ReadText(Path("run/config.toml")), ReadText(Path("other/config.toml")));
   EXPECT_EQ(RunTrireme({"eval", Path("run")}, {.no_descriptors = true}).code, 0);
+}
+
+TEST_F(SurroundingsTest, WithoutAHomeNothingIsInstalledWhereTheProgramIsStarted) {
+  fs::create_directories(Path("bin"));
+  fs::create_directories(Path("here"));
+  WriteText(Path("bin/python3"), "#!/bin/sh\nexit 1\n");  // whatever it is asked
+  fs::permissions(Path("bin/python3"), fs::perms::owner_all);
+  const auto set_up = [&](const std::string& home) {
+    const Outcome outcome = RunTrireme(
+        {"setup", "python"},
+        {.variables = {"XDG_DATA_HOME", home, "PATH=" + Path("bin") + ":/bin"}, .folder = Path("here")});
+    EXPECT_TRUE(fs::is_empty(Path("here")));
+    return outcome;
+  };
+  ExpectRefused(set_up("HOME=over/there"), {"no home folder", "HOME"});
+  const passwd* const user = ::getpwuid(::getuid());
+  const fs::path known = user == nullptr ? "" : user->pw_dir;
+  if (known.empty() || fs::exists(known / ".local/share/trireme"))
+    GTEST_SKIP() << "this user has one already";
+  for (const char* none : {"HOME", "HOME="}) {
+    ExpectRefused(set_up(none), {"this has failed: python3 -m venv " + known.string() + "/.local/share"});
+  }
 }
 
 TEST_F(SurroundingsTest, AResumeThatCannotOpenAFileChangesNothing) {
