@@ -461,7 +461,10 @@ std::string ConfigFields::ToMarkdown() const {
 
 std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin) {
   const toml::table table = ParseToml(text, origin);
-  return table[key].value_or(std::string());
+  const toml::node* const node = table.get(key);
+  if (node == nullptr) return "";
+  if (!node->is_string()) Fail("{}: {}: expected a text in quotes", Place(origin, node->source().begin), key);
+  return node->value_or(std::string());
 }
 
 }  // namespace trireme

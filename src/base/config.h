@@ -136,8 +136,8 @@ class ConfigFields {
   std::string prefix_;         // of those that are being added
 };
 
-// The text value of one top-level key of a TOML file, or "" where it is absent or not a text: to learn what a
-// file is about before its other keys can be understood. Throws Error for a syntax error.
+// The text value of one top-level key of a TOML file, or "" where it is absent: to learn what a file is about before its
+// other keys can be understood. Throws Error for a syntax error, and where the value is no text.
 std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin);
 
 template <class E>

@@ -224,7 +224,12 @@ TEST(ConfigKinds, AListOfTextsIsReadBackAsItWas) {
 TEST(ReadTomlText, ReadsOneKeyAndIgnoresTheRest) {
   EXPECT_EQ(ReadTomlText("other = 3\nenv = \"CartPole-v1\"", "env", "x.toml"), "CartPole-v1");
   EXPECT_EQ(ReadTomlText("other = 3", "env", "x.toml"), "");
-  EXPECT_EQ(ReadTomlText("env = 3", "env", "x.toml"), "");
+  try {
+    ReadTomlText("a = 1\nenv = 3", "env", "x.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "x.toml:2:7: env: expected a text in quotes");
+  }
   EXPECT_THROW(ReadTomlText("env = ", "env", "x.toml"), Error);
 }
 

@@ -439,10 +439,12 @@ std::unique_ptr<RunSettings> ReadRunSettings(const RunFolder& folder) {
 }
 
 std::unique_ptr<RunSettings> ParseRunSettings(const std::string& text, const std::string& origin) {
-  const std::string store = ReadTomlText(text, "store", origin);
-  auto settings =
-      std::make_unique<RunSettings>(ReadTomlText(text, "env", origin), ReadTomlText(text, "algo", origin),
-                                    store.empty() ? RunConfig().store : store);
+  const std::string env = ReadTomlText(text, "env", origin), algo = ReadTomlText(text, "algo", origin),
+                    store = ReadTomlText(text, "store", origin);
+  for (const auto& [key, value] : {std::pair("env", &env), std::pair("algo", &algo)}) {
+    if (value->empty()) Fail("{} is not whole, or was changed: it does not say {} = \"...\"", origin, key);
+  }
+  auto settings = std::make_unique<RunSettings>(env, algo, store.empty() ? RunConfig().store : store);
   settings->fields.ApplyToml(text, origin);
   return settings;
 }

@@ -243,6 +243,13 @@ TEST_F(BadInputTest, Resume) {
   Refused({"train", "--resume", Path("run"), "--set", "gama=0.5"}, {"gama", "'gamma'"});
   WriteText(Path("run/config.toml"), ReadText(Path("run/config.toml")) + "nonsense = 1\n");
   Refused({"train", "--resume", Path("run")}, {Path("run/config.toml") + ":", "nonsense"});
+  for (const char* text : {"", "env = 5\n", "env = \"CartPole-v1\"\n"}) {
+    WriteText(Path("run/config.toml"), text);
+    Refused({"train", "--resume", Path("run")}, {Path("run/config.toml")});
+    Refused({"eval", Path("run")}, {Path("run/config.toml")});
+  }
+  WriteText(Path("own.toml"), "env = 5\n");
+  Refused({"train", "--config", Path("own.toml")}, {Path("own.toml") + ":1", "env", "a text"});
 }
 
 }  // namespace
