@@ -19,6 +19,7 @@ class Interrupt {
 
  private:
   static void Handle(int signal, siginfo_t* info, void* context);
+  static struct sigaction Action(int flags);
 
   const bool active_;
   std::atomic<bool>& stop_;

@@ -1,4 +1,5 @@
-// Environments that are objects of this interpreter, stepped under its lock: for what no other process could import.
+// Environments that are objects of this interpreter, stepped under its lock, by the main thread where that trains (caller.h):
+// for what no other process could import.
 //
 // trireme._objects does what Gymnasium says (spaces, seeds, the order of reset and step); here is the memory it writes to, and
 // the accounts of episodes. What environments raise goes through the library and comes out of train() as it is.
@@ -11,6 +12,7 @@
 #include <memory>
 #include <variant>
 
+#include "caller.h"
 #include "module.h"
 #include "trireme/base/error.h"
 #include "trireme/env/registry.h"
@@ -38,8 +40,9 @@ nb::object Writable(std::vector<T>& memory, std::size_t rows, std::size_t width)
 class ObjectBatch final : public EnvBatch {
  public:
   // `source` is a trireme._objects.Source.
-  ObjectBatch(const EnvSpec& spec, const nb::object& source, int size)
-      : spec_(spec),
+  ObjectBatch(const EnvSpec& spec, const nb::object& source, int size, std::shared_ptr<Caller> caller)
+      : caller_(std::move(caller)),
+        spec_(spec),
         n_(static_cast<std::size_t>(size)),
         obs_(n_ * spec.obs.bytes()),
         final_obs_(obs_.size()),
@@ -59,12 +62,14 @@ class ObjectBatch final : public EnvBatch {
     step_ = Share(copies_->attr("step"));
   }
   ~ObjectBatch() override {
-    const nb::gil_scoped_acquire python;
-    try {
-      copies_->attr("close")();
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable("closing an environment");
-    }
+    const auto close = [this] {
+      try {
+        copies_->attr("close")();
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable("closing an environment");
+      }
+    };
+    InPython(caller_, close, true);
   }
 
   const EnvSpec& spec() const override { return spec_; }
@@ -81,17 +86,13 @@ class ObjectBatch final : public EnvBatch {
     std::ranges::fill(rewards_, 0.0f);
     std::ranges::fill(lengths_, 0);
     std::ranges::fill(returns_, 0.0);
-    const nb::gil_scoped_acquire python;
-    copies_->attr("reset")(seeds);
+    InPython(caller_, [&] { copies_->attr("reset")(seeds); });
   }
 
   void StepBegin(std::span<const float> actions) override {
     std::ranges::copy(actions, actions_.begin());
     Clear();
-    {
-      const nb::gil_scoped_acquire python;
-      (*step_)();
-    }
+    InPython(caller_, [this] { (*step_)(); });
     for (std::size_t i = 0; i < n_; ++i) {
       ++lengths_[i];
       returns_[i] += rewards_[i];
@@ -123,6 +124,7 @@ class ObjectBatch final : public EnvBatch {
     finished_.clear();
   }
 
+  const std::shared_ptr<Caller> caller_;
   const EnvSpec spec_;
   const std::size_t n_;
   std::vector<std::uint8_t> obs_, final_obs_, masks_, final_masks_;
@@ -170,14 +172,19 @@ class ObjectOptions final : public EnvOptions {
   void Fields(ConfigFields&) override {}
   bool takes_args() const override { return true; }
   EnvEntry Entry(const EnvArgs& args) const override {
-    const nb::gil_scoped_acquire python;
-    nb::dict arguments;
-    for (const EnvArg& arg : args) arguments[arg.key.c_str()] = std::visit(ToPython(), arg.value);
-    const Object source = Share(nb::module_::import_("trireme._objects").attr("find")(name_, arguments));
-    const EnvSpec spec = SpecFrom(name_, nb::cast<nb::dict>(source->attr("describe")()));
-    return {.spec = spec, .facts = {.reproducible = true}, .make = [spec, source](int size) {
-              const nb::gil_scoped_acquire also_python;
-              return std::make_unique<ObjectBatch>(spec, *source, size);
+    const std::shared_ptr<Caller> caller = Caller::Current();
+    Object source;
+    EnvSpec spec;
+    InPython(caller, [&] {
+      nb::dict arguments;
+      for (const EnvArg& arg : args) arguments[arg.key.c_str()] = std::visit(ToPython(), arg.value);
+      source = Share(nb::module_::import_("trireme._objects").attr("find")(name_, arguments));
+      spec = SpecFrom(name_, nb::cast<nb::dict>(source->attr("describe")()));
+    });
+    return {.spec = spec, .facts = {.reproducible = true}, .make = [spec, source, caller](int size) {
+              std::unique_ptr<ObjectBatch> batch;
+              InPython(caller, [&] { batch = std::make_unique<ObjectBatch>(spec, *source, size, caller); });
+              return batch;
             }};
   }
 

@@ -14,12 +14,12 @@
 #include <mutex>
 #include <optional>
 
+#include "caller.h"
 #include "interrupt.h"
 #include "module.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/rng.h"
-#include "trireme/base/system.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/standing.h"
@@ -86,34 +86,46 @@ std::unique_ptr<RunSettings> OldSettings(const Request& request, const RunFolder
 // and is kept for later.
 class Reporter final : public TrainObserver {
  public:
-  Reporter(nb::object callback, bool main_thread, std::atomic<bool>& stop)
+  // `caller` does it; null: every thread itself.
+  Reporter(nb::object callback, std::shared_ptr<Caller> caller, std::atomic<bool>& stop)
       : callback_(std::move(callback)),
         has_callback_(!callback_.is_none()),
-        main_thread_(main_thread),
+        caller_(std::move(caller)),
         stop_(stop) {}
 
   void OnRow(const MetricRow& row) override {
-    const double now_s = MonotonicSeconds();
-    const bool signals = main_thread_ && now_s - last_look_s_ > 0.1;
-    if ((!has_callback_ && !signals) || stop_.load()) return;
-    last_look_s_ = now_s;
-    const nb::gil_scoped_acquire python;
-    try {
-      if (main_thread_ && PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (has_callback_ && callback_(ToDict(row)).is(nb::handle(Py_False))) stop_.store(true);
-    } catch (const nb::python_error&) {
-      raised_ = std::current_exception();
-      stop_.store(true);
-    }
+    if (!has_callback_ || stop_.load()) return;
+    InPython(caller_, [&] {
+      Keep([&] {
+        if (callback_(ToDict(row)).is(nb::handle(Py_False))) stop_.store(true);
+      });
+    });
   }
   void OnEvaluation(std::int64_t, const Evaluation&) override {}
   void OnEnd(const TrainResult&) override {}
+
+  // With the lock, in the main thread.
+  void SeeToSignals() {
+    Keep([] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    });
+  }
 
   void RaiseAgain() const {
     if (raised_) std::rethrow_exception(raised_);
   }
 
  private:
+  template <class Run>
+  void Keep(const Run& run) {
+    try {
+      run();
+    } catch (const nb::python_error&) {
+      raised_ = std::current_exception();
+      stop_.store(true);
+    }
+  }
+
   // What was measured; what was not is left out.
   static nb::dict ToDict(const MetricRow& row) {
     nb::dict dict;
@@ -126,41 +138,46 @@ class Reporter final : public TrainObserver {
   }
 
   nb::object callback_;
-  const bool has_callback_, main_thread_;
+  const bool has_callback_;
+  const std::shared_ptr<Caller> caller_;
   std::atomic<bool>& stop_;
-  double last_look_s_ = 0;
   std::exception_ptr raised_;
 };
 
 // `about` is told the folder when it is known, and then how the run has ended.
 void TrainRun(const Request& request, nb::object callback, bool main_thread, nb::dict about) {
   std::atomic<bool> stop{false};
-  Reporter reporter(std::move(callback), main_thread, stop);
+  const auto caller = main_thread ? std::make_shared<Caller>() : nullptr;
+  Reporter reporter(std::move(callback), caller, stop);
   std::optional<TrainResult> result;
+  const auto work = [&] {
+    std::optional<RunFolder> folder;
+    if (!request.resume.empty()) folder = RunFolder::Resume(request.resume);
+    const std::unique_ptr<RunSettings> settings =
+        folder ? OldSettings(request, *folder) : NewSettings(request);
+    settings->Resolve();
+    if (!folder) folder = RunFolder::Create(request.out, settings->run.Name(), settings->fields.ToToml());
+    InPython(caller, [&] { about["folder"] = folder->path().string(); });
+    TrainOptions options{.observer = &reporter, .json = !request.progress, .stop = &stop};
+    if (request.progress) {
+      options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+    }
+    try {
+      result = Train(*settings, *folder, options);
+    } catch (...) {
+      folder->RemoveIfUnused();
+      throw;
+    }
+  };
   bool interrupted = false;
   {
     const Interrupt interrupt(main_thread, stop);
     {
       const nb::gil_scoped_release others_run;
-      std::optional<RunFolder> folder;
-      if (!request.resume.empty()) folder = RunFolder::Resume(request.resume);
-      const std::unique_ptr<RunSettings> settings =
-          folder ? OldSettings(request, *folder) : NewSettings(request);
-      settings->Resolve();
-      if (!folder) folder = RunFolder::Create(request.out, settings->run.Name(), settings->fields.ToToml());
-      {
-        const nb::gil_scoped_acquire python;
-        about["folder"] = folder->path().string();
-      }
-      TrainOptions options{.observer = &reporter, .json = !request.progress, .stop = &stop};
-      if (request.progress) {
-        options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
-      }
-      try {
-        result = Train(*settings, *folder, options);
-      } catch (...) {
-        folder->RemoveIfUnused();
-        throw;
+      if (caller) {
+        Caller::Serve(caller, work, [&] { reporter.SeeToSignals(); });
+      } else {
+        work();
       }
     }
     interrupted = interrupt.came();

@@ -1,12 +1,14 @@
 """train: results, settings, callbacks, interruptions, resuming, threads."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -231,6 +233,58 @@ class Interruptions(InScratch):
         out, err, code = self.interrupt(textwrap.dedent(handler))
         self.assertEqual(code, 0, err)
         self.assertRegex(out, "^handled\ninterrupted")
+
+
+STUCK = """
+import sys, threading, time, gymnasium, numpy as np, trireme
+class Sleeper(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {{}}
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 7:
+            assert threading.current_thread() is threading.main_thread()
+            print("stuck", flush=True)
+            {stuck}
+        return np.zeros(1, np.float32), 0.0, False, False, {{}}
+try:
+    trireme.train(lambda: Sleeper(), steps=10**6, workers={workers}, envs=8, horizon=32, out="run")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+class StuckEnvironments(InScratch):
+    def test_ctrl_c_reaches_what_is_stuck_in_this_process(self):
+        reading = "import os; os.read(os.pipe()[0], 1)"  # a call that a signal must end
+        for stuck, workers in (("time.sleep(1000)", 1), ("time.sleep(1000)", 2), ("while True: pass", 2), (reading, 1)):
+            with self.subTest(stuck=stuck, workers=workers):
+                program = subprocess.Popen(
+                    [sys.executable, "-c", STUCK.format(stuck=stuck, workers=workers)], stdout=subprocess.PIPE, text=True
+                )
+                self.addCleanup(program.stdout.close)
+                self.addCleanup(program.kill)
+                self.assertEqual(program.stdout.readline(), "stuck\n")
+                program.send_signal(signal.SIGINT)
+                self.wait_for_delivery(program.pid)  # two that wait would be one
+                program.send_signal(signal.SIGINT)
+                self.assertEqual(program.wait(120), 0)
+                self.assertEqual(program.stdout.read(), "interrupted\n")
+                shutil.rmtree("run")
+
+    def wait_for_delivery(self, pid):
+        deadline = time.monotonic() + 120
+        while True:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            waiting = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+            if not any(mask & 1 << (signal.SIGINT - 1) for mask in waiting):
+                return
+            self.assertLess(time.monotonic(), deadline, "the signal is still waiting")
+            time.sleep(0.01)
 
 
 class Threads(InScratch):

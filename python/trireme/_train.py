@@ -97,7 +97,8 @@ def train(
     progress: show a line of progress on standard error. Nothing is printed otherwise.
     settings: any other setting of the run, its algorithm or its environment: `trireme.settings("CartPole-v1", "ppo")`.
 
-    Ctrl-C in the main thread writes a checkpoint and raises KeyboardInterrupt. Raises trireme.Error for what can be
+    Ctrl-C in the main thread writes a checkpoint and raises KeyboardInterrupt; a second one raises it where Python happens to
+    be, in an environment of this process that is stuck for example. Raises trireme.Error for what can be
     mended; what an environment in this process raises comes out as it is.
     """
     request = _trireme.Request()
