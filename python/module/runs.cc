@@ -83,7 +83,7 @@ std::unique_ptr<RunSettings> OldSettings(const Request& request, const RunFolder
 }
 
 // Tells a callback of every row, and lets Python see to its signals. Whatever is raised ends the run, with a checkpoint,
-// and is kept for later.
+// and is kept for later; so does an answer that is false, but for None.
 class Reporter final : public TrainObserver {
  public:
   // `caller` does it; null: every thread itself.
@@ -97,7 +97,11 @@ class Reporter final : public TrainObserver {
     if (!has_callback_ || stop_.load()) return;
     InPython(caller_, [&] {
       Keep([&] {
-        if (callback_(ToDict(row)).is(nb::handle(Py_False))) stop_.store(true);
+        const nb::object answer = callback_(ToDict(row));
+        if (answer.is_none()) return;
+        const int goes_on = PyObject_IsTrue(answer.ptr());
+        if (goes_on < 0) throw nb::python_error();
+        if (goes_on == 0) stop_.store(true);
       });
     });
   }

@@ -158,6 +158,13 @@ class Callbacks(InScratch):
         whole = trireme.train("CartPole-v1", steps=4096, out="whole", **SMALL)
         self.assertEqual(len(whole["params_sha256"]), 64)
 
+    def test_what_is_false_stops_and_none_goes_on(self):
+        for answer, stops in ((False, True), (np.False_, True), (0, True), (None, False), (True, False), (1, False)):
+            run = trireme.train("CartPole-v1", steps=2048, callback=lambda _: answer, out=f"run-{answer!r}", **SMALL)
+            self.assertEqual(run.interrupted, stops, repr(answer))
+        with self.assertRaisesRegex(ValueError, "ambiguous"):  # neither
+            trireme.train("CartPole-v1", steps=2048, callback=lambda _: np.zeros(2), out="neither", **SMALL)
+
     def test_what_they_raise_comes_out_and_a_checkpoint_stays(self):
         class Enough(Exception):
             pass

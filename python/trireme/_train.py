@@ -92,8 +92,9 @@ def train(
         needs only what cannot be found by name: the class or function that it was trained on.
     config: a TOML file of settings, or a dictionary; other arguments override it.
     env_args: arguments of the environment.
-    callback: called with what was measured after every iteration, a dictionary. False stops the run, and so does what it
-        raises, which is raised again. There is a checkpoint then.
+    callback: called with what was measured after every iteration, a dictionary. Where it returns something false, such as
+        False or 0, the run stops; None goes on. What it raises stops the run too, and is raised again. There is a
+        checkpoint then.
     progress: show a line of progress on standard error. Nothing is printed otherwise.
     settings: any other setting of the run, its algorithm or its environment: `trireme.settings("CartPole-v1", "ppo")`.
 
