@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 
@@ -75,6 +76,9 @@ class Vec {
     if (!entry_.spec.action.box()) Fail("{}: actions are choices, whole numbers", entry_.spec.name);
     const std::size_t expected = done_.size() * static_cast<std::size_t>(entry_.spec.action.size());
     if (actions.size() != expected) RefuseCount(actions.size(), expected);
+    bool numbers = true;
+    for (std::size_t i = 0; i < expected; ++i) numbers &= actions.data()[i] == actions.data()[i];
+    if (!numbers) RefuseNotANumber(actions);
     return Step({actions.data(), actions.size()});
   }
 
@@ -120,6 +124,13 @@ class Vec {
       ++i;
     Fail("{}: action {} of environment {} is not one of 0 ... {}", entry_.spec.name, actions.data()[i],
          i / parts.size(), parts[i % parts.size()] - 1);
+  }
+  [[noreturn]] void RefuseNotANumber(const Numbers& actions) const {
+    const float* const first = actions.data();
+    const auto bad =
+        std::find_if(first, first + actions.size(), [](float value) { return std::isnan(value); });
+    Fail("{}: an action of environment {} is not a number", entry_.spec.name,
+         (bad - first) / entry_.spec.action.size());
   }
 
   std::size_t Step(std::span<const float> actions) {

@@ -27,6 +27,16 @@ class Policies(InScratch):
         self.assertIn(policy.predict([0, 0, 0, 0]), policy.action_space)
         self.assertEqual((policy.env, policy.algo, policy.steps), ("CartPole-v1", "ppo", run["steps"]))
 
+    def test_observations_are_finite(self):
+        trireme.train("CartPole-v1", steps=512, out="run", **SMALL)
+        policy = trireme.load("run")
+        for bad in (np.nan, np.inf, -np.inf, 1e300):
+            for obs in ([0, 0, bad, 0], np.array([[0] * 4, [0, 0, bad, 0]])):
+                for deterministic in (True, False):
+                    with self.assertRaisesRegex(trireme.Error, "number 2 of observation [01] of CartPole-v1 is .*finite"):
+                        policy.predict(obs, deterministic)
+        self.assertIn(policy.predict([0, 0, 1e30, 0]), (0, 1))
+
     def test_boxes_are_kept(self):
         trireme.train("Pendulum-v1", steps=4096, out="run", normalise_obs=True, initial_log_std=2.0, **SMALL)
         policy = trireme.load("run", "last")

@@ -220,6 +220,7 @@ class Refusals(unittest.TestCase):
         box.reset(seed=0)
         self.refuse("shape", box.step, np.zeros(2, np.float32))
         self.assertEqual(box.step(np.zeros((2, 1)))[1].shape, (2,))  # float64 is converted
+        self.refuse("environment 1 is not a number", box.step, np.array([[0], [np.nan]]))
 
     def begun(self, name):
         env = trireme.make(name)

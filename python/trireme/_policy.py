@@ -101,7 +101,8 @@ class Policy:
         action_mask: which choices are allowed, for environments that forbid some: 1 or 0 for each choice, or a tuple with an
             array for each part.
 
-        Raises trireme.Error for another shape, or values that are no numbers.
+        Raises trireme.Error for another shape, and for values that are no numbers or not finite: no environment is trained on
+        that shows any.
         """
         if self._own is None and self._spec["note"]:
             raise Error(
@@ -133,6 +134,8 @@ class Policy:
         masks = np.asarray(mask)
         if masks.size != n * choices:
             raise Error(f"action_mask has {masks.size} elements where {n} x {choices} are needed")
+        if masks.dtype.kind not in "biuf" or not ((masks == 0) | (masks == 1)).all():
+            raise Error("action_mask has values other than 0 and 1")
         masks = np.ascontiguousarray(masks.reshape(n, choices) != 0).astype(np.uint8)
         if any(not part.any(axis=1).all() for part in np.split(masks, np.cumsum(parts)[:-1], axis=1)):
             raise Error("action_mask allows nothing")

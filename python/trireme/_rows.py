@@ -29,14 +29,27 @@ class ObservationRows:
         count = 1 if n is None else n
         flat = [array.reshape(count, int(np.prod(leaf.shape))) for array, leaf in zip(arrays, leaves)]
         if len(leaves) == 1 and leaves[0].kind == "Box":
-            return np.ascontiguousarray(flat[0], self.spec.dtype), n is None
+            with np.errstate(over="ignore"):  # which _finite finds
+                rows = np.ascontiguousarray(flat[0], self.spec.dtype)
+            return self._finite(rows), n is None
         rows = np.zeros((count, self._size), self.spec.dtype)
         for leaf, values in zip(leaves, flat):
             if leaf.kind in ("Box", "MultiBinary"):
-                rows[:, leaf.first : leaf.end] = values
+                with np.errstate(over="ignore"):
+                    rows[:, leaf.first : leaf.end] = values
             else:
                 rows[np.arange(count)[:, None], leaf.first + leaf.offsets + self._choices(leaf, values)] = 1
-        return rows, n is None
+        return self._finite(rows), n is None
+
+    def _finite(self, rows: NDArray[Any]) -> NDArray[Any]:
+        if not self.spec.bytes and not np.isfinite(rows).all():
+            i, k = np.argwhere(~np.isfinite(rows))[0]
+            leaf = next(leaf for leaf in self.spec.leaves if leaf.first <= k < leaf.end)
+            raise Error(
+                f"number {k - leaf.first} of observation {i}{leaf.name()} of {self._env} is {rows[i, k]} as a float32:"
+                " observations are finite"
+            )
+        return rows
 
     def _part(self, leaf: Leaf, obs: Any) -> NDArray[Any]:
         for key in leaf.path:
