@@ -239,6 +239,9 @@ class Policy {
   Policy(const std::string& path, const std::string& which) {
     const nb::gil_scoped_release others_run;
     const bool is_file = std::filesystem::is_regular_file(path);
+    if (is_file && !std::filesystem::exists(std::filesystem::absolute(path).parent_path() / "config.toml")) {
+      Fail("{} is not in the folder of a run: a policy is read with the config.toml beside it", path);
+    }
     const RunFolder folder = RunFolder::Open(is_file ? std::filesystem::absolute(path).parent_path()
                                                      : std::filesystem::path(path));
     settings_ = ReadRunSettings(folder);

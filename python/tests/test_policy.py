@@ -37,6 +37,14 @@ class Policies(InScratch):
                         policy.predict(obs, deterministic)
         self.assertIn(policy.predict([0, 0, 1e30, 0]), (0, 1))
 
+    def test_what_is_no_path_or_no_run_is_named(self):
+        Path("junk.trireme").write_bytes(b"junk")
+        for pattern, path in (("junk.trireme", "junk.trireme"), ("path: a path", 5), ("path: .*zero byte", "a\0")):
+            with self.assertRaisesRegex(trireme.Error, pattern):
+                trireme.load(path)
+        with self.assertRaisesRegex(trireme.Error, "which: a text"):
+            trireme.load("run", 5)
+
     def test_boxes_are_kept(self):
         trireme.train("Pendulum-v1", steps=4096, out="run", normalise_obs=True, initial_log_std=2.0, **SMALL)
         policy = trireme.load("run", "last")

@@ -135,6 +135,34 @@ class Training(InScratch):
         self.refuse("is a run on CartPole-v1", "Pendulum-v1", resume="taken")
         self.refuse("no folder nowhere", resume="nowhere")
 
+    def test_what_is_of_another_kind_is_named(self):
+        self.refuse("env_args: a dictionary", "CartPole-v1", env_args=["a=1"])
+        self.refuse("env_args: a text", "CartPole-v1", env_args={1: 2})
+        self.refuse("callback: a function", "CartPole-v1", callback=5, out="run")
+        self.refuse("algo: a text", "CartPole-v1", 5)
+        self.refuse("env: .*surrogates", "CartPole\udcff")
+        self.refuse("out: a path", "CartPole-v1", out=5)
+        self.refuse("resume: a path", resume=5)
+        self.refuse("config: a path", config=5)
+        self.refuse("store: .*surrogates", "CartPole-v1", store="\udcff")
+        for out in ("a\udcff", b"a\xff"):
+            self.refuse("out: .*surrogates", "CartPole-v1", steps=512, out=out, **SMALL)
+        self.refuse("out: .*zero byte", "CartPole-v1", steps=512, out="a\0b", **SMALL)
+        self.refuse("resume: .*zero byte", resume="a\0b")
+        self.assertEqual(os.listdir(), [])
+        with self.assertRaisesRegex(trireme.Error, "env: a text"):
+            trireme.settings(5)
+        run = trireme.train("CartPole-v1", steps=512, out=b"by_bytes", **SMALL)
+        self.assertEqual(run.folder, Path("by_bytes"))
+
+    def test_settings_of_a_run_that_were_damaged_are_named(self):
+        trireme.train("CartPole-v1", steps=512, out="run", **SMALL)
+        for text in ("", "env = 5\n"):
+            Path("run/config.toml").write_text(text)
+            self.refuse("run/config.toml", resume="run")
+            with self.assertRaisesRegex(trireme.Error, "run/config.toml"):
+                trireme.load("run")
+
 
 class Callbacks(InScratch):
     def test_they_see_every_row_and_can_stop(self):

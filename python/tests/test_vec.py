@@ -199,6 +199,9 @@ class Refusals(unittest.TestCase):
         self.refuse("whole number", trireme.make_vec, "CartPole-v1", 0)
         self.refuse("whole number", trireme.make_vec, "CartPole-v1", 2.5)
         self.refuse("max_steps", trireme.make_vec, "CartPole-v1", 4, max_step=5)
+        self.refuse("by name, not.*py:file.py:Name", trireme.make_vec, gymnasium.Env, 4)
+        self.refuse("by name", trireme.make, 5)
+        self.refuse("env_args: a dictionary", trireme.make_vec, "CartPole-v1", 4, env_args=["a=1"])
 
     def test_what_cannot_be_done(self):
         env = trireme.make_vec("CartPole-v1", 4)
@@ -211,7 +214,10 @@ class Refusals(unittest.TestCase):
         self.refuse("shape", env.step, np.zeros((4, 1), np.int64))
         self.refuse("whole numbers", env.step, np.zeros(4, np.float32))
         self.refuse("seeds", env.reset, seed=[1, 2])
-        self.refuse("seed", env.reset, seed=-1)
+        for seed in (-1, 2**64, 2**64 - 3, 1.5, "a", [1, 2, 3, -1], [1, None, 3, 4], [2**64] * 4):
+            self.refuse("a seed is", env.reset, seed=seed)
+        for seed in (2**64, -1, 1.5):
+            self.refuse("a seed is", trireme.make("CartPole-v1").reset, seed=seed)
         self.refuse("options", env.reset, options={"low": 0})
         self.assertEqual([env._native.state(i) for i in range(4)], state)  # nothing has moved
         self.refuse("not an action", self.begun("CartPole-v1").step, 2)

@@ -13,6 +13,7 @@ from typing import Any, Union
 from . import _objects, _trireme
 from ._gym_spaces import kind_of
 from ._spaces import need_gymnasium
+from ._text import argument_dict, plain_text
 from ._trireme import Error
 
 EnvLike = Union[str, type, Callable[..., Any]]
@@ -22,7 +23,7 @@ EnvLike = Union[str, type, Callable[..., Any]]
 def named(env: EnvLike | None, known_as: str) -> Iterator[str]:
     """The name under which the library finds it meanwhile. `known_as`: that of a run which goes on with it, or empty."""
     if env is None or isinstance(env, str):
-        yield env or known_as
+        yield plain_text("env", env) if env else known_as
         return
     if not callable(env):
         raise Error(f"an environment is a name, a class or a function that makes one, not a {type(env).__name__}")
@@ -75,7 +76,7 @@ def _spaces_at(env: Any) -> tuple[Any, Any] | None:
 
 def maker(env: EnvLike | None, arguments: Mapping[str, Any] | None) -> Callable[[], Any] | None:
     """Makes such an environment in this process, where that needs no looking for it."""
-    given = dict(arguments or {})
+    given = argument_dict(arguments)
     if isinstance(env, str):
         if not env.startswith("gym:"):
             return None

@@ -16,6 +16,7 @@ from ._envs import spaces_of
 from ._gym_spaces import Offence
 from ._rows import ActionValues, ObservationRows
 from ._spaces import native_spaces, plain_spaces
+from ._text import path_text, plain_text
 from ._trireme import Error
 
 
@@ -27,7 +28,7 @@ class Policy:
     """
 
     def __init__(self, path: str | os.PathLike[str], which: str = "best", env: Any = None) -> None:
-        self._native = _trireme.Policy(os.fspath(path), which)
+        self._native = _trireme.Policy(path_text("path", path), plain_text("which", which))
         self._spec = self._native.spec
         self._own: tuple[Any, Any] | None = None  # spaces of the environment, where that was given
         self._seed, self._draws, self._lock = secrets.randbits(63), 0, threading.Lock()

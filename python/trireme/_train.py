@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _envs, _trireme
 from ._policy import Policy, load_for
-from ._text import argument_texts, settings_texts
+from ._text import argument_texts, path_text, plain_text, settings_texts
 from ._trireme import Error
 
 Callback = Callable[[dict[str, float]], Any]
@@ -102,12 +102,14 @@ def train(
     be, in an environment of this process that is stuck for example. Raises trireme.Error for what can be
     mended; what an environment in this process raises comes out as it is.
     """
+    if callback is not None and not callable(callback):
+        raise Error(f"callback: a function that is called with what was measured, not {callback!r}")
     request = _trireme.Request()
     given = dict(steps=steps, target=target, seed=seed, workers=workers, store=store, **settings)
     if isinstance(config, Mapping):
         given = {**config, **{name: value for name, value in given.items() if value is not None}}
     elif config is not None:
-        request.config = os.fspath(config)
+        request.config = path_text("config", config)
     for name in ("env", "algo"):
         if name in given:
             raise Error(f"config: {name} is an argument of its own")
@@ -115,15 +117,15 @@ def train(
     if resume is not None:
         if algo is not None or config is not None or out is not None or env_args is not None:
             raise Error("resume takes algorithm and settings from the run: leave out algo, config, out and env_args")
-        request.resume = os.fspath(resume)
+        request.resume = path_text("resume", resume)
         name = _trireme.describe_run(request.resume)["env"]
     else:
         if env is None and not request.config:
             raise Error("say which environment: trireme.train(env, ...)")
-        request.algo = algo or ""
-        request.out = "" if out is None else os.fspath(out)
+        request.algo = "" if algo is None else plain_text("algo", algo)
+        request.out = "" if out is None else path_text("out", out)
         request.env_args = argument_texts(env_args)
-    request.progress = progress
+    request.progress = bool(progress)
     with _envs.named(env, name) as named, _envs.host_python(named, given, "env_python"):
         if name and named != name:
             raise Error(f"{request.resume} is a run on {name}, not on {named}: leave out env")
@@ -146,7 +148,8 @@ def _run(request: _trireme.Request, callback: Callback | None, make: Callable[[]
 
 def settings(env: str = "CartPole-v1", algo: str = "ppo", store: str = "") -> dict[str, Any]:
     """The settings that a run on `env` by `algo` begins with, preset included, as `train` takes them."""
-    return {name: _value(kind, text) for name, kind, text, _, _ in _trireme.settings(env, algo, store)}
+    named = (plain_text(what, text) for what, text in (("env", env), ("algo", algo), ("store", store)))
+    return {name: _value(kind, text) for name, kind, text, _, _ in _trireme.settings(*named)}
 
 
 def _value(kind: str, text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from . import _trireme
 from ._envs import host_python
 from ._spaces import native_spaces, need_gymnasium
-from ._text import argument_texts, settings_texts
+from ._text import argument_texts, plain_text, settings_texts
 from ._trireme import Error
 
 if TYPE_CHECKING:
@@ -47,12 +48,26 @@ def make(name: str, *, env_args: dict[str, Any] | None = None, **options: Any) -
 def _native(name: str, n: int, options: dict[str, Any], env_args: dict[str, Any] | None) -> _trireme.Vec:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 2**24:
         raise Error(f"make_vec: the number of environments is a whole number from 1 to {2**24}, not {n!r}")
+    if not isinstance(name, str):
+        raise Error(
+            f"make_vec and make take an environment by name, not {name!r}: a class or function at the top of a file is "
+            '"py:file.py:Name"'
+        )
+    plain_text("make_vec", name)
     with host_python(name, options, "python"):
         return _trireme.Vec(name, int(n), settings_texts(options), argument_texts(env_args))
 
 
 def _seed_of(generator: np.random.Generator) -> int:
     return int(generator.integers(2**62))
+
+
+def _check_seed(seed: Any, copies: int = 1) -> int:
+    """A seed that all `copies` can follow, counting on."""
+    most = 2**64 - copies
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= most:
+        raise Error(f"a seed is a whole number from 0 to {most}, not {seed!r}")
+    return int(seed)
 
 
 _classes: dict[str, type] = {}
@@ -116,19 +131,18 @@ def _make_vector_class() -> type:
             """New episodes everywhere. Without a seed they follow from the last one."""
             if options:
                 raise Error(f"{self._spec['name']} has no options of a reset, such as {next(iter(options))!r}")
-            if isinstance(seed, (int, np.integer)):
-                if seed < 0:
-                    raise Error(f"a seed is a whole number from 0 on, not {seed}")
-                super().reset(seed=int(seed))
-                self._begin([int(seed) + i for i in range(self.num_envs)], int(seed))
-            elif seed is not None:
-                seeds = [int(s) for s in seed]
-                if len(seeds) != self.num_envs or min(seeds) < 0:
-                    raise Error(f"{len(seeds)} seeds were given for {self.num_envs} environments, each from 0 on")
+            if isinstance(seed, Iterable) and not isinstance(seed, (str, bytes)):
+                seeds = [_check_seed(s) for s in seed]
+                if len(seeds) != self.num_envs:
+                    raise Error(f"{len(seeds)} seeds were given for {self.num_envs} environments")
                 if not self._native.takes_seeds:
                     raise Error(f"{self._spec['name']} takes one seed for all: seed={seeds[0]}")
                 super().reset(seed=seeds[0])
                 self._begin(seeds, seeds[0])
+            elif seed is not None:
+                first = _check_seed(seed, self.num_envs)
+                super().reset(seed=first)
+                self._begin([first + i for i in range(self.num_envs)], first)
             else:
                 self._native.reset(_seed_of(self.np_random))
             if not self._fixed:
@@ -237,7 +251,9 @@ def _make_single_class() -> type:
             self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[np.ndarray, dict[str, Any]]:
             """A new episode."""
-            super().reset(seed=seed)
+            if self._native is None:
+                raise Error("the environment was closed: make another")
+            super().reset(seed=None if seed is None else _check_seed(seed))
             if seed is not None and self._native.takes_seeds:
                 self._native.reset_each([int(seed)])
             else:

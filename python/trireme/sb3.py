@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from . import _envs, _trireme
 from ._policy import Policy, load_for
+from ._text import argument_dict
 from ._train import Run, settings, train
 from ._trireme import Error
 
@@ -357,7 +358,7 @@ def _number(key: str, value: Any) -> Any:
 
 
 def _resolve(env: Any, env_args: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-    arguments = dict(env_args or {})
+    arguments = argument_dict(env_args)
     if isinstance(env, str):
         known = env in _trireme.env_names() or env.startswith(tuple(_trireme.env_prefixes()))
         return (env if known else f"gym:{env}"), arguments
