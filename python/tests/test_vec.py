@@ -203,6 +203,20 @@ class Refusals(unittest.TestCase):
         self.refuse("by name", trireme.make, 5)
         self.refuse("env_args: a dictionary", trireme.make_vec, "CartPole-v1", 4, env_args=["a=1"])
 
+    def test_what_was_closed_stays_closed(self):
+        env = trireme.make_vec("CartPole-v1", 4)
+        obs, _ = env.reset(seed=0)
+        first = obs.copy()
+        env.close()
+        env.close()
+        self.refuse("closed", env.step, np.zeros(4, np.int64))
+        self.refuse("closed", env.reset, seed=0)
+        np.testing.assert_array_equal(obs, first)  # memory stays while somebody looks at it
+        single = self.begun("CartPole-v1")
+        single.close()
+        self.refuse("closed", single.step, 0)
+        self.refuse("closed", single.reset)
+
     def test_what_cannot_be_done(self):
         env = trireme.make_vec("CartPole-v1", 4)
         self.refuse("reset", env.step, np.zeros(4, np.int64))

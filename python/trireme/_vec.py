@@ -71,6 +71,20 @@ def _check_seed(seed: Any, copies: int = 1) -> int:
 
 
 _classes: dict[str, type] = {}
+# What an environment in a vector has of the library's memory.
+_VIEWS = (
+    "_obs",
+    "_rewards",
+    "_terminated",
+    "_truncated",
+    "_done",
+    "_indices",
+    "_final_obs",
+    "_masks",
+    "_final_masks",
+    "_final",
+    "_rows",
+)
 
 
 def _vector_class() -> type:
@@ -129,6 +143,7 @@ def _make_vector_class() -> type:
             self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
         ) -> tuple[np.ndarray, dict[str, Any]]:
             """New episodes everywhere. Without a seed they follow from the last one."""
+            self._check_open()
             if options:
                 raise Error(f"{self._spec['name']} has no options of a reset, such as {next(iter(options))!r}")
             if isinstance(seed, Iterable) and not isinstance(seed, (str, bytes)):
@@ -161,6 +176,7 @@ def _make_vector_class() -> type:
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
             """A step of every copy."""
             if not self._began:
+                self._check_open()
                 raise Error("reset() comes before the first step()")
             if (
                 type(actions) is not np.ndarray
@@ -224,6 +240,16 @@ def _make_vector_class() -> type:
                     self._rows[i] = self._final_obs[i]
             return self._final
 
+        def close_extras(self, **_: Any) -> None:
+            """Lets go of the environments. Arrays that were given out stay, as they are."""
+            self._began = False
+            for name in ("_native", *_VIEWS):
+                self.__dict__.pop(name, None)
+
+        def _check_open(self) -> None:
+            if self.closed:
+                raise Error(f"{self!r} was closed: make another")
+
         def __repr__(self) -> str:
             return f"trireme.make_vec({self._spec['name']!r}, {self.num_envs})"
 
@@ -240,7 +266,7 @@ def _make_single_class() -> type:
         render_mode = None
 
         def __init__(self, name: str, options: dict[str, Any], env_args: dict[str, Any] | None) -> None:
-            self._native = _native(name, 1, options, env_args)
+            self._native: _trireme.Vec | None = _native(name, 1, options, env_args)
             self._spec = self._native.spec
             self.observation_space, self.action_space = native_spaces(self._spec)
             self._shape = (1, *(self.action_space.shape or ()))
@@ -264,7 +290,9 @@ def _make_single_class() -> type:
 
         def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
             """A step. After the end of an episode comes reset()."""
-            if not self._running:
+            if not self._running or self._native is None:
+                if self._native is None:
+                    raise Error("the environment was closed: make another")
                 raise Error("reset() comes before the first step() of an episode")
             if not self.action_space.contains(action):
                 raise Error(f"{action!r} is not an action of {self.action_space}")
@@ -274,5 +302,9 @@ def _make_single_class() -> type:
                 obs, masks, self._running = final_obs, final_masks, False
             info = {} if masks is None else {"action_mask": masks[0].copy()}
             return obs[0].copy(), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
+
+        def close(self) -> None:
+            """Lets go of the environment."""
+            self._native = None
 
     return NativeEnv
