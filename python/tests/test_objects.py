@@ -107,6 +107,9 @@ class Objects(InScratch):
             ((np.array([np.nan, 0]), 1.0, True, False, {}), "its observation is not finite"),
             ((good, float("nan"), False, False, {}), "its reward is not finite"),
             ((good, "much", False, False, {}), "its reward is 'much', not a number"),
+            ((good, "1.0", False, False, {}), "its reward is '1.0', not a number"),
+            ((good, 1.0, False, None, {}), "truncated is None, not True or False"),
+            ((good, 1.0, np.zeros(2, bool), False, {}), "terminated is array.*, not True or False"),
             ((["a", "b"], 1.0, False, False, {}), "observation"),
         ]:
             with self.subTest(pattern):
