@@ -101,11 +101,11 @@ void OnExit() {
 
 }  // namespace
 
-void TellExits(const void* library) {
+void TellExits(const void* since) {
   static std::mutex mutex;
   static std::set<const void*> told;  // guarded by mutex
   const std::lock_guard lock(mutex);
-  if (!told.insert(library).second) return;
+  if (!told.insert(since).second) return;
   std::atexit(OnExit);
   std::at_quick_exit(OnExit);
 }

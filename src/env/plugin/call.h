@@ -25,8 +25,9 @@ class CrashNotes {
 };
 
 // From now on an exit() in a plug-in is told. What is registered for an exit runs in the reverse order: so it is called
-// again with each library that was loaded (null: none yet), to come before what that has registered.
-void TellExits(const void* library);
+// again, once for each `since`, after whatever may have registered something: a library that was loaded, or, before the
+// first step, what computes networks, which would take its code away from other threads.
+void TellExits(const void* since);
 // The exit code where a plug-in calls exit().
 inline constexpr int kExitInPlugin = 2;
 

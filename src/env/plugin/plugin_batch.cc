@@ -162,6 +162,8 @@ void PluginBatch::ResetStarting() {
 void PluginBatch::StepBegin(std::span<const float> actions) {
   TRIREME_CHECK(actions.size() == size_ * static_cast<std::size_t>(spec().action.size()));
   buffers_.ClearStep();
+  static const char first_step = 0;
+  if (steps_ == 0) TellExits(&first_step);
   if (++steps_ <= kStepsFromNothing) buffers_.ForgetRows(spec().obs.type);
   CallPlugin(name(), "step",
              [&] { return env_->table.step(batch_.get(), actions.data(), &buffers_.view()); });
