@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -20,6 +21,9 @@ thread_local std::shared_ptr<Caller> current;
 
 std::shared_ptr<Caller> Caller::Current() { return current; }
 
+Caller::Scope::Scope(std::shared_ptr<Caller> caller) : before_(std::exchange(current, std::move(caller))) {}
+Caller::Scope::~Scope() { current = std::move(before_); }
+
 void Caller::Serve(const std::shared_ptr<Caller>& caller, const std::function<void()>& work,
                    const std::function<void()>& idle) {
   Caller& self = *caller;
@@ -30,13 +34,12 @@ void Caller::Serve(const std::shared_ptr<Caller>& caller, const std::function<vo
   std::thread worker;
   try {
     worker = std::thread([&] {
-      current = caller;
+      const Scope scope(caller);
       try {
         work();
       } catch (...) {
         failure = std::current_exception();
       }
-      current.reset();
       const std::lock_guard ending(self.mutex_);
       self.ended_ = true;
       self.changed_.notify_all();

@@ -1,7 +1,8 @@
 // The main thread while it trains: it does for the workers what is to be done in Python.
 //
 // Python sees to signals in its main thread alone. So that Ctrl-C reaches an environment of this interpreter that is stuck,
-// the training runs in a thread of its own, and environments and callbacks in the main one, whichever worker they are for.
+// it is the main thread that steps it, whichever worker it is for: where there are several, they train in other threads
+// meanwhile. One worker is the main thread itself.
 //
 // Thread safety: Ask may be called from any thread.
 #pragma once
@@ -22,8 +23,19 @@ class Caller {
   // throws. Call it without the interpreter's lock; `idle` has it, and throws nothing.
   static void Serve(const std::shared_ptr<Caller>& caller, const std::function<void()>& work,
                     const std::function<void()>& idle);
-  // The one that serves the work that the calling thread is; null where there is none.
+  // The one whose run the calling thread prepares, or works for; null where there is none.
   static std::shared_ptr<Caller> Current();
+  // While it lives, that is `caller`, in this thread.
+  class Scope {
+   public:
+    explicit Scope(std::shared_ptr<Caller> caller);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::shared_ptr<Caller> before_;
+  };
 
   // Runs `task` with the interpreter's lock, in the thread that serves, or here if none does; waits for it, and throws what it
   // throws. Once a task has ended in a KeyboardInterrupt all later ones do, unless they are `always` run. Call it without

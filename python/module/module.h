@@ -18,6 +18,9 @@ void AddRuns(nb::module_& m);     // train, policies
 void AddVec(nb::module_& m);      // native environments, stepped from Python
 void AddObjects(nb::module_& m);  // environments of this interpreter
 
+// Names of environments of this interpreter begin with it.
+inline constexpr const char* kObjectPrefix = "object:";
+
 // Options and settings, as texts.
 using Texts = std::vector<std::pair<std::string, std::string>>;
 

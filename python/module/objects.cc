@@ -20,8 +20,6 @@
 namespace trireme::python {
 namespace {
 
-constexpr const char* kPrefix = "object:";
-
 // Something of Python that is let go of from any thread.
 using Object = std::shared_ptr<nb::object>;
 Object Share(nb::object object) {
@@ -168,7 +166,7 @@ struct ToPython {
 
 class ObjectOptions final : public EnvOptions {
  public:
-  explicit ObjectOptions(std::string name) : name_(kPrefix + std::move(name)) {}
+  explicit ObjectOptions(std::string name) : name_(kObjectPrefix + std::move(name)) {}
   void Fields(ConfigFields&) override {}
   bool takes_args() const override { return true; }
   EnvEntry Entry(const EnvArgs& args) const override {
@@ -195,7 +193,7 @@ class ObjectOptions final : public EnvOptions {
 }  // namespace
 
 void AddObjects(nb::module_&) {
-  AddEnvSource({.prefix = kPrefix,
+  AddEnvSource({.prefix = kObjectPrefix,
                 .help = "an environment of the Python that trains",
                 .options = [](const std::string& name) { return std::make_unique<ObjectOptions>(name); }});
 }

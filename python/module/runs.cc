@@ -20,6 +20,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/rng.h"
+#include "trireme/base/system.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/standing.h"
@@ -86,7 +87,7 @@ std::unique_ptr<RunSettings> OldSettings(const Request& request, const RunFolder
 // and is kept for later; so does an answer that is false, but for None.
 class Reporter final : public TrainObserver {
  public:
-  // `caller` does it; null: every thread itself.
+  // `caller`: who does it, the main thread; null where that does not train.
   Reporter(nb::object callback, std::shared_ptr<Caller> caller, std::atomic<bool>& stop)
       : callback_(std::move(callback)),
         has_callback_(!callback_.is_none()),
@@ -94,8 +95,13 @@ class Reporter final : public TrainObserver {
         stop_(stop) {}
 
   void OnRow(const MetricRow& row) override {
-    if (!has_callback_ || stop_.load()) return;
+    const double now_s = MonotonicSeconds();
+    const bool signals = caller_ != nullptr && now_s - last_look_s_ > 0.1;
+    if ((!has_callback_ && !signals) || stop_.load()) return;
+    last_look_s_ = now_s;
     InPython(caller_, [&] {
+      if (caller_ != nullptr) SeeToSignals();
+      if (!has_callback_ || stop_.load()) return;
       Keep([&] {
         const nb::object answer = callback_(ToDict(row));
         if (answer.is_none()) return;
@@ -145,6 +151,7 @@ class Reporter final : public TrainObserver {
   const bool has_callback_;
   const std::shared_ptr<Caller> caller_;
   std::atomic<bool>& stop_;
+  double last_look_s_ = 0;
   std::exception_ptr raised_;
 };
 
@@ -154,34 +161,37 @@ void TrainRun(const Request& request, nb::object callback, bool main_thread, nb:
   const auto caller = main_thread ? std::make_shared<Caller>() : nullptr;
   Reporter reporter(std::move(callback), caller, stop);
   std::optional<TrainResult> result;
-  const auto work = [&] {
-    std::optional<RunFolder> folder;
-    if (!request.resume.empty()) folder = RunFolder::Resume(request.resume);
-    const std::unique_ptr<RunSettings> settings =
-        folder ? OldSettings(request, *folder) : NewSettings(request);
-    settings->Resolve();
-    if (!folder) folder = RunFolder::Create(request.out, settings->run.Name(), settings->fields.ToToml());
-    InPython(caller, [&] { about["folder"] = folder->path().string(); });
-    TrainOptions options{.observer = &reporter, .json = !request.progress, .stop = &stop};
-    if (request.progress) {
-      options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
-    }
-    try {
-      result = Train(*settings, *folder, options);
-    } catch (...) {
-      folder->RemoveIfUnused();
-      throw;
-    }
-  };
   bool interrupted = false;
   {
     const Interrupt interrupt(main_thread, stop);
     {
       const nb::gil_scoped_release others_run;
-      if (caller) {
-        Caller::Serve(caller, work, [&] { reporter.SeeToSignals(); });
-      } else {
-        work();
+      const Caller::Scope scope(caller);
+      std::optional<RunFolder> folder;
+      if (!request.resume.empty()) folder = RunFolder::Resume(request.resume);
+      const std::unique_ptr<RunSettings> settings =
+          folder ? OldSettings(request, *folder) : NewSettings(request);
+      RunConfig& run = settings->run;
+      const bool of_python = run.env.starts_with(kObjectPrefix);
+      // Several workers would only take turns to step, for the same bits.
+      if (of_python && run.in_step() && !run.store_entry().on_servers && run.workers == 0) run.workers = 1;
+      settings->Resolve();
+      if (!folder) folder = RunFolder::Create(request.out, run.Name(), settings->fields.ToToml());
+      InPython(caller, [&] { about["folder"] = folder->path().string(); });
+      TrainOptions options{.observer = &reporter, .json = !request.progress, .stop = &stop};
+      if (request.progress) {
+        options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+      }
+      const auto train = [&] { result = Train(*settings, *folder, options); };
+      try {
+        if (caller && of_python && run.workers > 1) {
+          Caller::Serve(caller, train, [&] { reporter.SeeToSignals(); });
+        } else {
+          train();
+        }
+      } catch (...) {
+        folder->RemoveIfUnused();
+        throw;
       }
     }
     interrupted = interrupt.came();

@@ -66,8 +66,9 @@ class Objects(InScratch):
     def test_the_same_seed_gives_the_same_bits_for_any_number_of_workers(self):
         runs = [
             trireme.train(make_walk(), out=str(i), workers=workers, seed=2, **QUICK)
-            for i, workers in enumerate((1, 1, 2))
+            for i, workers in enumerate((None, 1, 2))
         ]
+        self.assertEqual([run["workers"] for run in runs], [1, 1, 2])
         self.assertEqual(len({run["params_sha256"] for run in runs}), 1)
 
     def test_it_goes_on_with_the_environment_given_again(self):
