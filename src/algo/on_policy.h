@@ -109,6 +109,15 @@ struct Standardisation {
   }
 };
 
+// Throws Error unless observations of this environment, as experience keeps them, can be scaled.
+inline void CheckCanNormalise(const EnvSpec& env) {
+  if (env.obs.type != ObsType::kFloat32) {
+    Fail("normalise_obs is for observations of floats; those of {} are bytes, scaled to 0 ... 1", env.name);
+  }
+  if (env.kept != Precision::kFp32)
+    Fail("normalise_obs scales observations of 32 bits: it needs experience=fp32");
+}
+
 // How well values predict returns, as moments that travel behind those of the episodes.
 enum ValueStat {
   kErrorMoments = kEpisodeStats,

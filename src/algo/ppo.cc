@@ -7,8 +7,7 @@
 //               gradient step on the clipped surrogate loss (ppo_loss.h)
 //
 // Each shard contributes its own environments to every mini-batch. Its gradient is computed on its own and
-// added to the others' in a fixed order, so the result is the same bit for bit however shards are spread over
-// workers.
+// added to the others' in a fixed order, so the result is the same, bit for bit, for any number of workers.
 
 #include "trireme/algo/ppo.h"
 
@@ -79,12 +78,7 @@ struct PpoConfig {
 
   void Validate(const EnvSpec& env, int shards) const {
     CheckSplitsEvenly("envs", collect.envs, shards);
-    if (normalise_obs && env.obs.type != ObsType::kFloat32) {
-      Fail("normalise_obs is for observations of floats; those of {} are bytes, scaled to 0 ... 1", env.name);
-    }
-    if (normalise_obs && env.kept != Precision::kFp32) {
-      Fail("normalise_obs scales observations of 32 bits: it needs experience=fp32");
-    }
+    if (normalise_obs) CheckCanNormalise(env);
     if (const std::int64_t per_shard = collect.steps() / shards; per_shard < minibatches) {
       Fail("minibatches = {} is more than the {} samples of a shard (envs / shards * horizon)", minibatches,
            per_shard);
@@ -112,10 +106,20 @@ class Ppo final : public Algorithm {
   using Config = PpoConfig;
   Ppo(const PpoConfig& config, const WorkerContext& context);
 
-  void Iterate(double progress, MetricRow& row) override;
+  void Iterate(double progress, MetricRow& row) override {
+    Collect();
+    Learn(progress, row);
+    ++iteration_;
+  }
   std::int64_t steps_per_iteration() const override { return config_.collect.steps(); }
-  void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
-  void Explore(const ActionRequest& request) override;
+  void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override {
+    model_.Greedy(PrepareToAct(obs.data(), n), masks, n, *tape_, actions.data());
+  }
+  void Explore(const ActionRequest& request) override {
+    ActionRequest prepared = request;
+    prepared.obs = PrepareToAct(request.obs, request.n);
+    model_.Sample(prepared, *tape_);
+  }
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }
   void SaveCommon(StateWriter& out) const override;
   void LoadShards(const StateReader& in) override { LoadAll(shards_, in); }
@@ -129,7 +133,10 @@ class Ppo final : public Algorithm {
   void Update(double progress, MetricRow& row);
   void AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient,
                    std::span<float> stats);
-  int MinibatchSize(int part) const;
+  // Over all shards.
+  int MinibatchSize(int part) const {
+    return static_cast<int>(shards_[0].minibatches[part].size()) * context_.shards;
+  }
   const float* PrepareToAct(const float* obs, int n);
 
   PpoConfig config_;
@@ -168,14 +175,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
   }
 }
 
-void Ppo::Iterate(double progress, MetricRow& row) {
-  Collect();
-  Learn(progress, row);
-  ++iteration_;
-}
-
 // ---- Collecting ----
-
 // Observations are scaled by what was known before this iteration.
 void Ppo::Collect() {
   tape_->SetParams(context_.store.params());
@@ -210,11 +210,6 @@ void Ppo::NormaliseRewards() {
   for (Shard& shard : shards_) {
     for (float& reward : shard.rollout.rewards()) return_normaliser_.Apply(&reward, &reward);
   }
-}
-
-// Over all shards.
-int Ppo::MinibatchSize(int part) const {
-  return static_cast<int>(shards_[0].minibatches[part].size()) * context_.shards;
 }
 
 // One exchange for all that must be known over the whole batch before the updates: how episodes went, how
@@ -318,16 +313,6 @@ const float* Ppo::PrepareToAct(const float* obs, int n) {
     obs_normaliser_.Apply(scaled + i * obs_size, scaled + i * obs_size);
   }
   return scaled;
-}
-
-void Ppo::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
-  model_.Greedy(PrepareToAct(obs.data(), n), masks, n, *tape_, actions.data());
-}
-
-void Ppo::Explore(const ActionRequest& request) {
-  ActionRequest scaled = request;
-  scaled.obs = PrepareToAct(request.obs, request.n);
-  model_.Sample(scaled, *tape_);
 }
 
 void Ppo::SaveCommon(StateWriter& out) const {
