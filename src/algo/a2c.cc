@@ -106,8 +106,7 @@ class A2c final : public Algorithm {
   GradientSteps steps_;
   ShardSum<double> advantage_sums_;
   Standardisation advantage_scale_;  // of the round
-  OutputGradients d_outputs_;
-  std::vector<float> unpacked_;  // scratch: observations and masks of one pass
+  std::vector<float> unpacked_;      // scratch: observations and masks of one pass
   std::vector<std::uint8_t> masks_;
 };
 
@@ -120,8 +119,7 @@ A2c::A2c(const A2cConfig& config, const WorkerContext& context)
       has_target_(config.target_tau > 0),
       target_(has_target_ ? context.executor.network().param_count() : 0),
       steps_(context, *tape_, kA2cStats),
-      advantage_sums_(2),
-      d_outputs_(model_.MakeOutputGradients(context.executor.pass_size())) {
+      advantage_sums_(2) {
   if (has_target_) std::ranges::copy(context.store.params(), target_.begin());
 }
 
@@ -188,8 +186,7 @@ void A2c::NormaliseAdvantages() {
   advantage_scale_ = Standardisation::Of(totals, static_cast<double>(config_.collect.steps()));
 }
 
-// Of one shard's part of a round, in passes. Samples are used in the order they were collected, where they
-// lie.
+// Of one shard's part of a round. Samples are used in the order they were collected, where they lie.
 void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
   const RowLayout& layout = shard.rollout.layout();
   const std::size_t action_size = context_.env.spec.action.size();
@@ -197,35 +194,36 @@ void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std
                          .entropy_coef = static_cast<float>(config_.entropy_coef),
                          .per_sample = 1.0f / (static_cast<float>(config_.collect.envs) *
                                                static_cast<float>(config_.collect.horizon))};
-  const int samples = shard.rollout.samples(), pass_size = context_.executor.pass_size();
-  for (int first = 0; first < samples; first += pass_size) {
-    const A2cBatch batch{.n = std::min(pass_size, samples - first),
+  const auto rows = [&](int first) { return shard.rollout.obs().data() + first * layout.width(); };
+  const auto inputs = [&](int first, int n) {
+    return layout.ReadObs(rows(first), static_cast<std::size_t>(n), unpacked_);
+  };
+  const auto loss = [&](int first, int n, const OutputsAndGradients& o) {
+    const A2cBatch batch{.n = n,
                          .actions = shard.rollout.actions().data() + first * action_size,
                          .advantages = shard.advantages.data() + first,
                          .returns = shard.returns.data() + first,
                          .advantage_mean = advantage_scale_.mean,
                          .advantage_scale = advantage_scale_.scale};
-    const float* rows = shard.rollout.obs().data() + first * layout.width();
-    const std::uint8_t* masks = layout.ReadMasks(rows, static_cast<std::size_t>(batch.n), masks_);
-    model_.AddGradient(
-        layout.ReadObs(rows, static_cast<std::size_t>(batch.n), unpacked_), batch.n, *tape_, d_outputs_,
-        gradient,
-        [&](const float* outputs, int stride, float* d_outputs) {
-          switch (model_.head()) {
-            case ActorCritic::Head::kCategorical:
-              return A2cCategoricalLoss(batch, rule, outputs, model_.policy_size(), stride, d_outputs, stats);
-            case ActorCritic::Head::kParts:
-              return A2cPartsLoss(batch, rule, outputs, model_.parts(), masks, stride, d_outputs, stats);
-            case ActorCritic::Head::kGaussian:
-              return A2cGaussianLoss(batch, rule, outputs, model_.policy_size(), stride,
-                                     model_.LogStd(tape_->params()), d_outputs, model_.LogStd(gradient),
-                                     stats);
-          }
-        },
-        [&](const float* values, int stride, float* d_values) {
-          A2cValueLoss(batch, rule, values, stride, d_values, stats);
-        });
-  }
+    const auto& [outputs, stride] = o.policy;
+    const int size = model_.policy_size();
+    switch (model_.head()) {
+      case ActorCritic::Head::kCategorical:
+        A2cCategoricalLoss(batch, rule, outputs, size, stride, o.d_policy, stats);
+        break;
+      case ActorCritic::Head::kParts: {
+        const std::uint8_t* masks = layout.ReadMasks(rows(first), static_cast<std::size_t>(n), masks_);
+        A2cPartsLoss(batch, rule, outputs, model_.parts(), masks, stride, o.d_policy, stats);
+        break;
+      }
+      case ActorCritic::Head::kGaussian:
+        A2cGaussianLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()), o.d_policy,
+                        model_.LogStd(gradient), stats);
+        break;
+    }
+    A2cValueLoss(batch, rule, o.value.data, o.value.stride, o.d_value, stats);
+  };
+  model_.AddGradient(shard.rollout.samples(), *tape_, gradient, inputs, loss);
 }
 
 void A2c::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
@@ -239,12 +237,12 @@ void A2c::Explore(const ActionRequest& request) {
 }
 
 void A2c::SaveCommon(StateWriter& out) const {
-  if (has_target_) out.Put<float>("a2c/target", target_.span());
+  if (has_target_) out.PutLikeParams("a2c/target", target_.span());
   steps_.Save(out, "a2c/loss_scale");
 }
 
 void A2c::LoadCommon(const StateReader& in) {
-  if (has_target_) in.Get<float>("a2c/target", target_.span());
+  if (has_target_) in.GetLikeParams("a2c/target", target_.span());
   steps_.Load(in, "a2c/loss_scale");
 }
 

@@ -37,9 +37,10 @@ struct OutputView {
   int stride;
 };
 
-// Gradients at the outputs of one pass: scratch memory for ActorCritic::AddGradient.
-struct OutputGradients {
-  std::vector<float> policy, value;
+// What a loss sees of n samples, and where it writes its gradient with respect to the outputs, in the same places.
+struct OutputsAndGradients {
+  OutputView policy, value;
+  float *d_policy, *d_value;
 };
 
 class ActorCritic {
@@ -76,24 +77,37 @@ class ActorCritic {
   void RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
                      std::span<float> final_values) const;
 
-  // Adds the gradient of a loss over n samples. policy_loss(outputs, stride, d_outputs) and value_loss(values,
-  // stride, d_values) see the outputs and write the loss's gradient with respect to them, in the same places.
-  template <class PolicyLoss, class ValueLoss>
-  void AddGradient(const float* obs, int n, Tape& tape, OutputGradients& d, std::span<float> gradient,
-                   PolicyLoss&& policy_loss, ValueLoss&& value_loss) const {
-    const OutputView policy = Policy(obs, n, tape);
-    policy_loss(policy.data, policy.stride, d.policy.data());
-    if (shared_) {
-      value_loss(policy.data + policy_size_, policy.stride, d.policy.data() + policy_size_);
-    } else {
-      const OutputView value = Value(obs, n, tape);
-      value_loss(value.data, value.stride, d.value.data());
-      tape.Backward(1, d.value.data(), gradient);
-    }
-    tape.Backward(0, d.policy.data(), gradient);
-  }
-  OutputGradients MakeOutputGradients(std::size_t capacity) const {
-    return {std::vector<float>(capacity * (policy_size_ + (shared_ ? 1 : 0))), std::vector<float>(capacity)};
+  // Adds the gradient of a loss over `samples` samples, in passes that the executor chooses: inputs(first, n) gives
+  // the observations of some of them, [n, obs], and loss(first, n, OutputsAndGradients) is the loss of these. See
+  // LossSamples.
+  template <class GetInputs, class ComputeLoss>
+  void AddGradient(int samples, Tape& tape, std::span<float> gradient, GetInputs&& inputs,
+                   ComputeLoss&& loss) const {
+    struct Samples final : LossSamples {
+      Samples(const ActorCritic& model, int count, GetInputs& inputs, ComputeLoss& loss)
+          : model_(model), count_(count), inputs_(inputs), loss_(loss) {}
+      int size() const override { return count_; }
+      const float* Inputs(int first, int n) override { return inputs_(first, n); }
+      void Loss(int first, int n, std::span<const float* const> outputs,
+                std::span<float* const> d_outputs) override {
+        const bool shared = model_.shared_;
+        const int size = model_.policy_size_;
+        loss_(
+            first, n,
+            OutputsAndGradients{{outputs[0], size + (shared ? 1 : 0)},
+                                shared ? OutputView{outputs[0] + size, size + 1} : OutputView{outputs[1], 1},
+                                d_outputs[0],
+                                shared ? d_outputs[0] + size : d_outputs[1]});
+      }
+
+     private:
+      const ActorCritic& model_;
+      int count_;
+      GetInputs& inputs_;
+      ComputeLoss& loss_;
+    };
+    Samples all(*this, samples, inputs, loss);
+    tape.AddGradient(all, gradient);
   }
 
   // Draws actions, and their log-probabilities as `extra`.

@@ -175,6 +175,7 @@ TEST_F(BlocksTest, AScaledGradientThatIsNotFiniteIsLeftOut) {
     void SetLossScale(float scale) override { last = scale; }
     std::span<const float> Forward(std::size_t, const float*, int) override { return {}; }
     void Backward(std::size_t, const float*, std::span<float>, float*) override {}
+    void AddGradient(LossSamples&, std::span<float>) override {}
     float last = 0;
   } tape;
   const WorkerContext plain = context();

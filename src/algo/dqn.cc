@@ -141,6 +141,7 @@ class Dqn final : public Algorithm {
   void ChooseActions(float epsilon, const ActionRequest& request);
   bool EnoughToLearn(std::uint64_t steps) const;
   void Learn(const UpdateRule& update, double beta);
+  void EstimateTargets();
   void AddGradient(std::span<float> gradient, std::span<float> stats);
 
   DqnConfig config_;
@@ -153,8 +154,8 @@ class Dqn final : public Algorithm {
   AlignedBuffer<float> target_;  // the parameters w-
   std::uint64_t updates_ = 0;
   GradientSteps steps_;
-  ReplayBatch batch_;                                // of one shard
-  std::vector<float> targets_, d_outputs_, errors_;  // of the same
+  ReplayBatch batch_;                    // of one shard
+  std::vector<float> targets_, errors_;  // of the same
 };
 
 Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
@@ -169,7 +170,6 @@ Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
       steps_(context, *tape_, kQStats),
       batch_(config.batch / context.shards, context.env.spec),
       targets_(batch_.size()),
-      d_outputs_(batch_.size() * head_.outputs()),
       errors_(batch_.size()) {
   std::ranges::copy(context.store.params(), target_.begin());
   target_tape_->SetParams(target_.span());
@@ -249,39 +249,55 @@ void Dqn::Learn(const UpdateRule& update, double beta) {
     if (!EnoughToLearn(shard.rollout.step_number() * config_.collect.envs)) return;
     if (shard.replay.size() == 0) return;  // its first transitions were cut off by new episodes
     shard.Sample(updates_, beta, batch_);
+    EstimateTargets();
     AddGradient(gradient, stats);
     if (shard.priorities) shard.priorities->Update(batch_.slots, errors_);
   });
   ++updates_;
 }
 
-// Of the transitions in batch_, in passes. Leaves |Q - y| in errors_.
-void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
+// y of the transitions in batch_, in passes.
+void Dqn::EstimateTargets() {
   const std::size_t obs_size = context_.env.spec.obs.size();
   const TransitionBatch& t = batch_.transitions;
-  const QLossRule rule{.huber = static_cast<float>(config_.huber),
-                       .per_sample = 1.0f / static_cast<float>(config_.batch)};
   const std::size_t pass_size = context_.executor.pass_size();
   for (std::size_t first = 0; first < batch_.size(); first += pass_size) {
     const int n = static_cast<int>(std::min(pass_size, batch_.size() - first));
-    const float* obs = t.obs.data() + first * obs_size;
     const float* next_obs = t.next_obs.data() + first * obs_size;
-
     const float* target_outputs = target_tape_->Forward(0, next_obs, n).data();
     const float* online_outputs = config_.double_q ? tape_->Forward(0, next_obs, n).data() : nullptr;
     QTargets(head_, target_outputs, online_outputs, t.returns.data() + first, t.discounts.data() + first, n,
              targets_.data() + first,
              context_.env.spec.masks ? t.next_masks.data() + first * head_.choices : nullptr);
-
-    const float* outputs = tape_->Forward(0, obs, n).data();
-    const QBatch batch{.n = n,
-                       .actions = t.actions.data() + first,
-                       .targets = targets_.data() + first,
-                       .weights = config_.memory.prioritised ? batch_.weights.data() + first : nullptr};
-    float* d_outputs = d_outputs_.data() + first * head_.outputs();
-    QLoss(batch, rule, head_, outputs, d_outputs, errors_.data() + first, stats);
-    tape_->Backward(0, d_outputs, gradient);
   }
+}
+
+// Of the transitions in batch_. Leaves |Q - y| in errors_.
+void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
+  struct Samples final : LossSamples {
+    Samples(Dqn& dqn, std::span<float> stats) : dqn_(dqn), stats_(stats) {}
+    int size() const override { return static_cast<int>(dqn_.batch_.size()); }
+    const float* Inputs(int first, int) override {
+      return dqn_.batch_.transitions.obs.data() + first * dqn_.context_.env.spec.obs.size();
+    }
+    void Loss(int first, int n, std::span<const float* const> outputs,
+              std::span<float* const> d_outputs) override {
+      const DqnConfig& config = dqn_.config_;
+      const QLossRule rule{.huber = static_cast<float>(config.huber),
+                           .per_sample = 1.0f / static_cast<float>(config.batch)};
+      const QBatch batch{.n = n,
+                         .actions = dqn_.batch_.transitions.actions.data() + first,
+                         .targets = dqn_.targets_.data() + first,
+                         .weights = config.memory.prioritised ? dqn_.batch_.weights.data() + first : nullptr};
+      QLoss(batch, rule, dqn_.head_, outputs[0], d_outputs[0], dqn_.errors_.data() + first, stats_);
+    }
+
+   private:
+    Dqn& dqn_;
+    std::span<float> stats_;
+  };
+  Samples samples(*this, stats);
+  tape_->AddGradient(samples, gradient);
 }
 
 void Dqn::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
@@ -297,14 +313,14 @@ void Dqn::Explore(const ActionRequest& request) {
 void Dqn::SaveCommon(StateWriter& out) const {
   out.PutValue("dqn/collected", collected_);
   out.PutValue("dqn/updates", updates_);
-  out.Put<float>("dqn/target", target_.span());
+  out.PutLikeParams("dqn/target", target_.span());
   steps_.Save(out, "dqn/loss_scale");
 }
 
 void Dqn::LoadCommon(const StateReader& in) {
   collected_ = in.GetValue<std::uint64_t>("dqn/collected");
   updates_ = in.GetValue<std::uint64_t>("dqn/updates");
-  in.Get<float>("dqn/target", target_.span());
+  in.GetLikeParams("dqn/target", target_.span());
   target_tape_->SetParams(target_.span());
   steps_.Load(in, "dqn/loss_scale");
 }

@@ -69,12 +69,12 @@ struct OnPolicyBatch {
         returns(capacity),
         values(capacity) {}
 
-  // `values` only where they are wanted.
-  void Gather(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
-    const RowLayout& layout = shard.rollout.layout();
-    const float* rows = shard.rollout.obs().data();
-    layout.GatherObs(rows, samples, obs);
-    masks = layout.GatherMasks(rows, samples, mask_bytes_);
+  void GatherObs(const OnPolicyShard& shard, std::span<const int> samples) {
+    shard.rollout.layout().GatherObs(shard.rollout.obs().data(), samples, obs);
+  }
+  // All but the observations; `values` only where they are wanted.
+  void GatherRest(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
+    masks = shard.rollout.layout().GatherMasks(shard.rollout.obs().data(), samples, mask_bytes_);
     GatherRows(shard.rollout.actions(), shard.rollout.env_spec().action.size(), samples, actions);
     GatherRows(shard.rollout.extra(), 1, samples, log_probs);
     GatherRows(shard.advantages.span(), 1, samples, advantages);

@@ -38,9 +38,10 @@ TEST(OnPolicyBatch, GathersWhatBelongsToItsSamples) {
     const std::vector<int> samples = {70, 4, 4, 89, 0};
     OnPolicyBatch batch(env.spec, samples.size());
     batch.values.assign(samples.size(), -1.0f);
-    batch.Gather(shard, samples, false);
+    batch.GatherObs(shard, samples);
+    batch.GatherRest(shard, samples, false);
     EXPECT_EQ(batch.values, std::vector<float>(samples.size(), -1.0f)) << "only where they are wanted";
-    batch.Gather(shard, samples, true);
+    batch.GatherRest(shard, samples, true);
     ASSERT_EQ(batch.masks != nullptr, env.spec.masks);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const int sample = samples[i];

@@ -151,7 +151,6 @@ class Ppo final : public Algorithm {
   ShardSum<double> obs_sums_, return_sums_, statistics_;
   std::vector<Standardisation> advantage_scales_;  // [epochs, minibatches]
   OnPolicyBatch batch_;                            // of one pass
-  OutputGradients d_outputs_;
 };
 
 Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
@@ -167,8 +166,7 @@ Ppo::Ppo(const PpoConfig& config, const WorkerContext& context)
       return_sums_(return_normaliser_.sums_size()),
       statistics_(kOnPolicyStats + 2 * static_cast<std::size_t>(config.updates())),
       advantage_scales_(config.updates()),
-      batch_(context.env.spec, std::max(context.executor.pass_size(), kMostActed)),
-      d_outputs_(model_.MakeOutputGradients(context.executor.pass_size())) {
+      batch_(context.env.spec, std::max(context.executor.pass_size(), kMostActed)) {
   if (config.desired_kl > 0) {
     const double rate = config.step.learning_rate;
     adaptive_rate_.emplace(rate, config.desired_kl, rate * 1e-2, rate * 1e2);
@@ -266,15 +264,17 @@ void Ppo::Update(double progress, MetricRow& row) {
   steps_.Report(row);
 }
 
-// The gradient of one shard's part of mini-batch `part`, counted over all epochs, in passes.
+// The gradient of one shard's part of mini-batch `part`, counted over all epochs.
 void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient,
                       std::span<float> stats) {
   const std::span<const int> samples = shard.minibatches[part];
-  const std::size_t pass_size = context_.executor.pass_size();
   const int size = model_.policy_size();
-  for (std::size_t first = 0; first < samples.size(); first += pass_size) {
-    const int n = static_cast<int>(std::min(pass_size, samples.size() - first));
-    batch_.Gather(shard, samples.subspan(first, n), rule.value_clip > 0);
+  const auto inputs = [&](int first, int n) {
+    batch_.GatherObs(shard, samples.subspan(first, n));
+    return batch_.obs.data();
+  };
+  const auto loss = [&](int first, int n, const OutputsAndGradients& o) {
+    batch_.GatherRest(shard, samples.subspan(first, n), rule.value_clip > 0);
     const PpoBatch batch{.n = n,
                          .actions = batch_.actions.data(),
                          .old_log_probs = batch_.log_probs.data(),
@@ -283,24 +283,22 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
                          .old_values = batch_.values.data(),
                          .advantage_mean = advantage_scales_[part].mean,
                          .advantage_scale = advantage_scales_[part].scale};
-    model_.AddGradient(
-        batch_.obs.data(), n, *tape_, d_outputs_, gradient,
-        [&](const float* outputs, int stride, float* d_outputs) {
-          switch (model_.head()) {
-            case ActorCritic::Head::kCategorical:
-              return CategoricalPolicyLoss(batch, rule, outputs, size, stride, d_outputs, stats);
-            case ActorCritic::Head::kParts:
-              return PartsPolicyLoss(batch, rule, outputs, model_.parts(), batch_.masks, stride, d_outputs,
-                                     stats);
-            case ActorCritic::Head::kGaussian:
-              return GaussianPolicyLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()),
-                                        d_outputs, model_.LogStd(gradient), stats);
-          }
-        },
-        [&](const float* values, int stride, float* d_values) {
-          ValueLoss(batch, rule, values, stride, d_values, stats);
-        });
-  }
+    const auto& [outputs, stride] = o.policy;
+    switch (model_.head()) {
+      case ActorCritic::Head::kCategorical:
+        CategoricalPolicyLoss(batch, rule, outputs, size, stride, o.d_policy, stats);
+        break;
+      case ActorCritic::Head::kParts:
+        PartsPolicyLoss(batch, rule, outputs, model_.parts(), batch_.masks, stride, o.d_policy, stats);
+        break;
+      case ActorCritic::Head::kGaussian:
+        GaussianPolicyLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()), o.d_policy,
+                           model_.LogStd(gradient), stats);
+        break;
+    }
+    ValueLoss(batch, rule, o.value.data, o.value.stride, o.d_value, stats);
+  };
+  model_.AddGradient(static_cast<int>(samples.size()), *tape_, gradient, inputs, loss);
 }
 
 // The observations as the network is given them.

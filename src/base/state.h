@@ -19,6 +19,15 @@
 
 namespace trireme {
 
+// What a worker holds of a flat buffer, where several workers hold one together.
+class HeldPart {
+ public:
+  virtual ~HeldPart() = default;
+  virtual std::size_t whole_size() const = 0;
+  // part <- what is held of `whole`.
+  virtual void Take(std::span<const float> whole, std::span<float> part) const = 0;
+};
+
 class StateWriter {
  public:
   template <class T>
@@ -35,13 +44,25 @@ class StateWriter {
     Put<char>(name, std::span<const char>(text.data(), text.size()));
   }
 
+  // A section that is laid out as the parameters of the network. Where a worker holds a part of them, its section is
+  // that part, until it is replaced by the whole.
+  void PutLikeParams(const std::string& name, std::span<const float> values) {
+    Put<float>(name, values);
+    like_params_.push_back(name);
+  }
+  // In the order in which they came.
+  const std::vector<std::string>& like_params() const { return like_params_; }
+  std::vector<std::byte>& Section(const std::string& name) { return sections_.at(name); }
+
   // Takes over all sections of `other`, with `prefix` before their names, which must then be new.
   void Merge(StateWriter&& other, const std::string& prefix = "") {
     for (auto& [name, bytes] : other.sections_) {
       const bool is_new = sections_.emplace(prefix + name, std::move(bytes)).second;
       TRIREME_CHECK(is_new);
     }
+    for (const std::string& name : other.like_params_) like_params_.push_back(prefix + name);
     other.sections_.clear();
+    other.like_params_.clear();
   }
   // The same with what Encode() made. Throws Error when it is malformed.
   void Merge(std::string_view encoded, const std::string& prefix = "");
@@ -53,6 +74,7 @@ class StateWriter {
 
  private:
   std::map<std::string, std::vector<std::byte>> sections_;
+  std::vector<std::string> like_params_;
 };
 
 class StateReader {
@@ -65,6 +87,13 @@ class StateReader {
     StateReader below = *this;
     below.prefix_ += prefix;
     return below;
+  }
+
+  // The same state, of which GetLikeParams() reads what `part` holds. It outlives the reader.
+  StateReader HeldAs(const HeldPart& part) const {
+    StateReader held = *this;
+    held.part_ = &part;
+    return held;
   }
 
   // All sections as one byte string, as StateWriter::Encode makes it.
@@ -83,6 +112,13 @@ class StateReader {
     }
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   }
+  // Of a section that StateWriter::PutLikeParams() made: all of it, or what is held of it.
+  void GetLikeParams(const std::string& name, std::span<float> values) const {
+    if (part_ == nullptr) return Get<float>(name, values);
+    std::vector<float> whole(part_->whole_size());
+    Get<float>(name, std::span<float>(whole));
+    part_->Take(whole, values);
+  }
   template <class T>
   T GetValue(const std::string& name) const {
     // A byte of a damaged file may be no bool at all.
@@ -97,6 +133,7 @@ class StateReader {
   const std::string& Section(const std::string& name) const;
   std::shared_ptr<const std::map<std::string, std::string>> sections_;
   std::string prefix_;
+  const HeldPart* part_ = nullptr;
 };
 
 }  // namespace trireme

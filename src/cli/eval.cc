@@ -68,6 +68,7 @@ int RunEval(const EvalFlags& flags) {
   const JsonOutput json(flags.json);
   const RunFolder folder = RunFolder::Open(flags.run);
   const std::unique_ptr<RunSettings> settings = ReadRunSettings(folder);
+  settings->ForgetSplit();
   settings->Resolve();
   EvalConfig config{.seed = settings->run.seed};
   ConfigFields fields;

@@ -86,6 +86,8 @@ PlanConfig ReadConfig(const PlanFlags& flags) {
 std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& way, int bound, int workers) {
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
+  if (run.split().splits())
+    Fail("plan is about workers that each hold the whole network: leave out model_parallel");
   run.store = way.store;
   run.server.addresses = "1";
   run.server.pace = way.pace;

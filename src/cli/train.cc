@@ -107,6 +107,14 @@ void PrintWorkers(const RunFacts& facts) {
     }
     fmt::print("worker {} to {}: {}\n", facts.links[i].worker, facts.links[i].to, LinkText(facts.links[i]));
   }
+  for (std::size_t i = 0; i < facts.model_bytes.size(); ++i) {
+    fmt::print("worker {} holds {} of parameters and moments", i, FormatBytes(facts.model_bytes[i]));
+    if (i < facts.bubbles.size()) {
+      fmt::print("; idle {:.1f} % of its updates ({:.1f} % by the formula)", 100 * facts.bubbles[i],
+                 100 * facts.expected_bubble);
+    }
+    fmt::print("\n");
+  }
   if (!facts.staleness.empty()) {
     fmt::print("staleness of gradients: mean {:.2f}, most {} versions\n", facts.staleness_mean,
                facts.staleness_most);
@@ -211,6 +219,8 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");
   command.Option("--precision", flags->precision,
                  "fp32, bf16 or fp16: bits of weights in use, activations and their gradients");
+  command.Option("--model-parallel", flags->model_parallel,
+                 "workers that compute one network together: tensor=N, or pipeline=N,micro_batches=M (none)");
   command.Option("--servers", flags->servers,
                  "store server: how many to start here, or where they are: host:port,unix:/path");
   command.Flag("--sync", flags->sync, "store server: workers in step");

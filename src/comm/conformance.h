@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trireme/base/rng.h"
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/peer_communicator.h"
 #include "trireme/comm/shard_sum.h"
 
 namespace trireme {
@@ -170,6 +170,45 @@ inline void CheckAnyOrder(Communicator& comm) {
         comm.Barrier();
     }
   }
+}
+
+// Everybody sends to everybody, several messages before anybody has looked: they arrive, in order.
+inline void CheckMessages(PeerCommunicator& comm) {
+  const std::size_t sizes[] = {3, 0, 10'007};
+  for (int round = 0; round < 20; ++round) {
+    const auto values = [&](int rank, std::size_t size) {
+      return std::vector<float>(size, static_cast<float>(100 * rank + round));
+    };
+    for (int to = 0; to < comm.size(); ++to) {
+      for (const std::size_t size : sizes) {
+        if (to != comm.rank()) comm.Send(to, values(comm.rank(), size));
+      }
+    }
+    double all = 1;  // beside collective operations
+    comm.AllReduceSum(std::span(&all, 1));
+    ASSERT_EQ(all, comm.size());
+    for (int from = comm.size() - 1; from >= 0; --from) {
+      for (const std::size_t size : sizes) {
+        if (from == comm.rank()) continue;
+        std::vector<float> received(size);
+        comm.Receive(from, received);
+        ASSERT_EQ(received, values(from, size));
+      }
+    }
+  }
+}
+
+// Two groups, of those with even and odd ranks, that know nothing of each other.
+inline void CheckSplit(PeerCommunicator& comm) {
+  const auto part = comm.Split(comm.rank() % 2);
+  EXPECT_EQ(part->size(), (comm.size() + 1 - comm.rank() % 2) / 2);
+  EXPECT_EQ(part->rank(), comm.rank() / 2);
+  CheckSums<float>(*part);
+  CheckAnyOrder(*part);
+  CheckGather(*part);
+  CheckMessages(*part);
+  EXPECT_EQ(part->Split(part->rank())->size(), 1);
+  comm.Barrier();
 }
 
 // What `operation` costs this rank.

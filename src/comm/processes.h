@@ -13,13 +13,13 @@
 #include <optional>
 #include <string>
 
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/peer_communicator.h"
 
 namespace trireme {
 
 // The ranks are processes. All calls but Abort() from the thread that connected. Abort() makes the calls of
 // this process fail; the other processes learn of it when it leaves.
-class Processes : public Communicator {
+class Processes : public PeerCommunicator {
  public:
   // Processors for each process, the same number everywhere: processes of one host share what it has.
   virtual int processors() const = 0;

@@ -10,7 +10,7 @@
 namespace trireme {
 
 // Runs `body` as every rank of a group of `size` threads, and waits for all.
-inline void RunRanks(int size, const std::function<void(Communicator&)>& body) {
+inline void RunRanks(int size, const std::function<void(ThreadCommunicator&)>& body) {
   ThreadGroup group(size);
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {

@@ -8,12 +8,26 @@
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/tree_sum.h"
+#include "trireme/comm/wait.h"
 
 namespace trireme {
 
-ThreadGroup::ThreadGroup(int size) : barrier_(size), published_(size), slots_(size) {
+ThreadGroup::ThreadGroup(int size)
+    : barrier_(size), mailboxes_(static_cast<std::size_t>(size) * size), published_(size), slots_(size) {
   TRIREME_CHECK(size > 0 && size <= TreeSum<float>::kMostRanks);
 }
+
+void ThreadGroup::Abort() {
+  aborted_.store(true, std::memory_order_release);
+  barrier_.Abort();
+  const std::lock_guard lock(mutex_);
+  for (const std::weak_ptr<ThreadGroup>& part : parts_) {
+    if (const std::shared_ptr<ThreadGroup> there = part.lock()) there->Abort();
+  }
+}
+
+ThreadCommunicator::ThreadCommunicator(ThreadGroup& group, int rank)
+    : group_(group), rank_(rank), spins_(group.size() <= UsableProcessors() ? kUsualSpins : 0) {}
 
 void ThreadCommunicator::Barrier() {
   if (size() > 1) traffic_.idle_s += group_.barrier_.Wait(rank_);
@@ -118,6 +132,48 @@ std::vector<std::string> ThreadCommunicator::Gather(std::string bytes) {
   }
   Barrier();
   return all;
+}
+
+void ThreadCommunicator::Send(int to, std::span<const float> values) {
+  TRIREME_CHECK(to != rank_);
+  if (group_.aborted_.load(std::memory_order_acquire)) throw Error("another worker failed");
+  group_.mailbox(rank_, to).Put(values);
+  Count(1, values.size_bytes());
+}
+
+void ThreadCommunicator::Receive(int from, std::span<float> values) {
+  TRIREME_CHECK(from != rank_);
+  traffic_.idle_s += group_.mailbox(from, rank_).Take(values, spins_, group_.aborted_);
+}
+
+// Each shows its colour; the first of each colour makes the group, and the others of it take a share in it.
+std::unique_ptr<PeerCommunicator> ThreadCommunicator::Split(int colour) {
+  TRIREME_CHECK(colour >= 0);
+  struct Shown {
+    int colour;
+    std::shared_ptr<ThreadGroup> part;
+  } own{colour, nullptr};
+  group_.published_[rank_] = &own;
+  Barrier();
+  const auto shown = [&](int rank) -> Shown& { return *static_cast<Shown*>(group_.published_[rank]); };
+  int first = -1, members = 0, own_rank = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (shown(rank).colour != colour) continue;
+    if (first < 0) first = rank;
+    if (rank < rank_) ++own_rank;
+    ++members;
+  }
+  if (first == rank_) {
+    own.part = std::make_shared<ThreadGroup>(members);
+    const std::lock_guard lock(group_.mutex_);
+    group_.parts_.push_back(own.part);
+  }
+  Barrier();
+  const std::shared_ptr<ThreadGroup> part = shown(first).part;
+  Barrier();
+  auto comm = std::make_unique<ThreadCommunicator>(*part, own_rank);
+  comm->own_ = part;
+  return comm;
 }
 
 template void ThreadCommunicator::CopyFirst(std::span<float>);

@@ -6,17 +6,21 @@
 // Counted as if they were messages, per rank of m, for n bytes: a broadcast is m - 1 messages of rank 0 with
 // n bytes each; a reduction to rank 0, and a gathering, one message of every other rank; an all-reduction of
 // small operands m - 1 messages of n bytes, of large ones 2 (m - 1) messages with 2 n (m - 1) / m bytes
-// together.
+// together; what is sent to one other is one message.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "trireme/base/aligned.h"
 #include "trireme/comm/barrier.h"
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/mailbox.h"
+#include "trireme/comm/peer_communicator.h"
 
 namespace trireme {
 
@@ -26,6 +30,8 @@ class ThreadGroup {
   explicit ThreadGroup(int size);
 
   int size() const { return static_cast<int>(published_.size()); }
+  // Releases all who wait, here and in the groups that this one was split into.
+  void Abort();
 
  private:
   friend class ThreadCommunicator;
@@ -36,17 +42,24 @@ class ThreadGroup {
     std::uint64_t operations = 0;  // the owner's
   };
 
+  // From one rank to another.
+  Mailbox& mailbox(int from, int to) { return mailboxes_[from * size() + to]; }
+
   ThreadBarrier barrier_;
+  std::vector<Mailbox> mailboxes_;
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;                               // guards what follows
+  std::vector<std::weak_ptr<ThreadGroup>> parts_;  // that it was split into
   // Where each rank's operand lies. A rank writes its own entry before a barrier; others read it after.
   std::vector<void*> published_;
   std::vector<Slots> slots_;
 };
 
-class ThreadCommunicator final : public Communicator {
+class ThreadCommunicator final : public PeerCommunicator {
  public:
   static constexpr std::size_t kSmall = 32 * 1024;
 
-  ThreadCommunicator(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
+  ThreadCommunicator(ThreadGroup& group, int rank);
 
   int rank() const override { return rank_; }
   int size() const override { return group_.size(); }
@@ -60,7 +73,10 @@ class ThreadCommunicator final : public Communicator {
   void AllReduceSum(std::span<double> values) override { Reduce(values, true); }
   std::vector<std::string> Gather(std::string bytes) override;
   Traffic traffic() const override { return traffic_; }
-  void Abort() override { group_.barrier_.Abort(); }
+  void Abort() override { group_.Abort(); }
+  void Send(int to, std::span<const float> values) override;
+  void Receive(int from, std::span<float> values) override;
+  std::unique_ptr<PeerCommunicator> Split(int colour) override;
 
  private:
   bool Small(std::size_t bytes) const { return bytes * (size() - 1) <= kSmall; }
@@ -77,8 +93,10 @@ class ThreadCommunicator final : public Communicator {
   void ReduceLarge(std::span<T> values, bool to_all);
   void Count(std::uint64_t messages, std::uint64_t bytes);
 
+  std::shared_ptr<ThreadGroup> own_;  // of a part: its ranks hold it together
   ThreadGroup& group_;
   int rank_;
+  int spins_;  // while it waits for a message
   Traffic traffic_;
 };
 

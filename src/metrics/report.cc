@@ -119,6 +119,7 @@ Row FiguresOf(const RunFacts& facts) {
              {"device", "Device", facts.device},
              {"precision", "Precision", facts.precision},
              {"workers", "Workers", facts.workers},
+             {"model_parallel", "Model parallel", facts.model_parallel},
              {"seed", "Seed", facts.seed},
              whole("steps", "Environment steps", facts.steps),
              seconds("wall_s", "Wall time", facts.wall_s),
@@ -165,6 +166,20 @@ Row FiguresOf(const RunFacts& facts) {
   }
   add({"experience_bytes", "Memory for experience", facts.experience_bytes,
        FormatBytes(facts.experience_bytes)});
+  for (std::size_t i = 0; i < facts.model_bytes.size(); ++i) {
+    std::string text = FormatBytes(facts.model_bytes[i]);
+    if (i < facts.bubbles.size()) {
+      text += fmt::format(
+          "; idle {:.1f} % of its updates, {:.1f} % by (stages - 1) / (micro-batches + stages - 1)",
+          100 * facts.bubbles[i], 100 * facts.expected_bubble);
+    }
+    add({"", fmt::format("Parameters and moments of worker {}", i), text});
+  }
+  if (!facts.model_bytes.empty()) add({"model_bytes", "", facts.model_bytes});
+  if (!facts.bubbles.empty()) {
+    add({"bubbles", "", facts.bubbles});
+    add({"expected_bubble", "", facts.expected_bubble});
+  }
   WorkerFacts sum;
   Json workers = Json::array(), links = Json::array();
   for (const WorkerFacts& worker : facts.per_worker) {
@@ -177,10 +192,11 @@ Row FiguresOf(const RunFacts& facts) {
     sum.bytes_saved += worker.bytes_saved;
     sum.compress_s += worker.compress_s;
     sum.decompress_s += worker.decompress_s;
-    row.back().value = fmt::format(
-        "{}; {} saved {}, {} to compress, {} to decompress", row.back().value.get<std::string>(), facts.compress,
-        FormatBytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, worker.bytes_saved))),
-        Seconds(worker.compress_s), Seconds(worker.decompress_s));
+    row.back().value =
+        fmt::format("{}; {} saved {}, {} to compress, {} to decompress", row.back().value.get<std::string>(),
+                    facts.compress,
+                    FormatBytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, worker.bytes_saved))),
+                    Seconds(worker.compress_s), Seconds(worker.decompress_s));
     workers.back()["bytes_saved"] = worker.bytes_saved;
     workers.back()["compress_s"] = worker.compress_s;
     workers.back()["decompress_s"] = worker.decompress_s;

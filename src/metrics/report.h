@@ -49,8 +49,14 @@ struct RunFacts {
   std::string store;
   std::string device = "fused";    // what has computed networks
   std::string precision = "fp32";  // and with how many bits
-  std::string compress = {};  // the codec of gradients; empty: none
+  std::string compress = {};       // the codec of gradients; empty: none
   int workers = 1;
+  // Workers that compute one network together: how, bytes of parameters and moments of each, and of a pipeline, since this
+  // process began, the share of time each was idle in its updates, beside (stages - 1) / (micro-batches + stages - 1).
+  std::string model_parallel = "none";
+  std::vector<std::uint64_t> model_bytes = {};
+  std::vector<double> bubbles = {};
+  double expected_bubble = std::numeric_limits<double>::quiet_NaN();
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
   double wall_s = 0;

@@ -9,13 +9,18 @@
 #include <vector>
 
 #include "trireme/nn/executor.h"
+#include "trireme/nn/passes.h"
 
 namespace trireme {
 
 class CopyingTape final : public Tape {
  public:
-  CopyingTape(const Network& network, std::unique_ptr<Tape> inner)
-      : network_(network), inner_(std::move(inner)), tracks_(network.spec().towers.size()) {}
+  CopyingTape(const Network& network, std::unique_ptr<Tape> inner, int pass_size)
+      : network_(network),
+        inner_(std::move(inner)),
+        pass_size_(pass_size),
+        buffers_(network.spec(), pass_size),
+        tracks_(network.spec().towers.size()) {}
 
   void SetParams(std::span<const float> params) override {
     params_ = params;
@@ -38,6 +43,10 @@ class CopyingTape final : public Tape {
     inner_->Backward(tower, d_outputs, gradient, d_x);
   }
 
+  void AddGradient(LossSamples& samples, std::span<float> gradient) override {
+    AddGradientInPasses(*this, pass_size_, buffers_, samples, gradient);
+  }
+
  private:
   struct Track {
     std::vector<float> x, outputs;
@@ -45,6 +54,8 @@ class CopyingTape final : public Tape {
 
   const Network& network_;
   std::unique_ptr<Tape> inner_;
+  int pass_size_;
+  PassBuffers buffers_;
   std::span<const float> params_;
   std::vector<float> copy_;
   std::vector<Track> tracks_;
@@ -59,7 +70,8 @@ class CopyingExecutor final : public Executor {
   int pass_size() const override { return inner_.pass_size(); }
   bool loss_scaled() const override { return inner_.loss_scaled(); }
   std::unique_ptr<Tape> MakeTape(int capacity) const override {
-    return std::make_unique<CopyingTape>(inner_.network(), inner_.MakeTape(capacity));
+    return std::make_unique<CopyingTape>(inner_.network(), inner_.MakeTape(capacity),
+                                         std::min(capacity, inner_.pass_size()));
   }
 
  private:

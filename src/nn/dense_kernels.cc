@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
 #include "trireme/nn/fast_math.h"
+#include "trireme/nn/gemm.h"
 #include "trireme/nn/vec.h"
 
 namespace trireme {
@@ -309,6 +310,19 @@ void HeadBackward(Activation activation, Rows rows, const float* y, const float*
 
 void Transpose(const float* from, int rows, int columns, float* to) {
   SimdCall<TransposeKernel>(from, rows, columns, to);
+}
+
+// Each pair of blocks meets in one dense tile.
+void TransposeBlocked(const float* weights, int inputs, int outputs, float* to) {
+  const int out_block = Gemm::BlockRows(outputs), in_block = Gemm::BlockRows(inputs);
+  for (int o = 0; o < outputs; o += out_block) {
+    const int outs = std::min(out_block, outputs - o);
+    for (int i = 0; i < inputs; i += in_block) {
+      const int ins = std::min(in_block, inputs - i);
+      Transpose(weights + std::size_t(o) * inputs + std::size_t(i) * outs, ins, outs,
+                to + std::size_t(i) * outputs + std::size_t(o) * ins);
+    }
+  }
 }
 
 }  // namespace trireme

@@ -39,6 +39,10 @@ void HeadBackward(Activation activation, Rows rows, const float* y, const float*
 // to[c, r] = from[r, c] for a dense [rows, columns] matrix.
 void Transpose(const float* from, int rows, int columns, float* to);
 
+// The transpose of a hidden layer's weights. Both are blocked (Gemm::BlockRows): W in blocks of outputs, [inputs, outputs
+// of the block], the transpose in blocks of inputs, [outputs, inputs of the block].
+void TransposeBlocked(const float* weights, int inputs, int outputs, float* to);
+
 // Whether `activation` needs the slope buffer.
 inline bool NeedsSlope(Activation activation) { return activation == Activation::kSilu; }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -16,7 +17,17 @@
 
 namespace trireme {
 
-using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Network&)>;
+// How an executor is made, and the hidden layers of the two towers it is tried with, of which some executors cannot
+// have any.
+struct ExecutorMaker {
+  template <class Make>
+  ExecutorMaker(Make make) : make(std::move(make)) {}  // NOLINT: a function is one
+
+  std::function<std::unique_ptr<Executor>(const Network&)> make;
+  std::vector<int> hidden_a = {9, 6}, hidden_b = {7};
+  // Of batches up to this size every sample is also computed on its own: for executors whose every call takes long.
+  int most_singles = std::numeric_limits<int>::max();
+};
 
 inline std::vector<float> RandomNumbers(std::size_t count, std::uint32_t stream, double scale = 1) {
   RandomStream random(1, Purpose::kTest, stream, 0);
@@ -27,13 +38,19 @@ inline std::vector<float> RandomNumbers(std::size_t count, std::uint32_t stream,
 
 // Two towers of different shapes and a free vector, with random parameters. Floats between tensors are zero.
 struct ExecutorProblem {
-  explicit ExecutorProblem(const ExecutorFactory& make, Activation activation = Activation::kTanh,
-                           std::uint32_t stream = 0)
+  // `same_inputs`: of both towers.
+  explicit ExecutorProblem(const ExecutorMaker& make, Activation activation = Activation::kTanh,
+                           std::uint32_t stream = 0, bool same_inputs = false)
       : network(
-            {.towers = {{.name = "a", .inputs = 3, .hidden = {9, 6}, .outputs = 4, .activation = activation},
-                        {.name = "b", .inputs = 5, .hidden = {7}, .outputs = 1, .activation = activation}},
+            {.towers =
+                 {{.name = "a", .inputs = 3, .hidden = make.hidden_a, .outputs = 4, .activation = activation},
+                  {.name = "b",
+                   .inputs = same_inputs ? 3 : 5,
+                   .hidden = make.hidden_b,
+                   .outputs = 1,
+                   .activation = activation}},
              .free_vectors = {{"free", 3, 0.5f}}}),
-        executor(make(network)),
+        executor(make.make(network)),
         params(network.param_count()) {
     for (const TensorInfo& tensor : network.layout().tensors()) {
       const std::vector<float> values = RandomNumbers(tensor.size, stream++, 0.5);
@@ -41,6 +58,7 @@ struct ExecutorProblem {
     }
   }
 
+  int inputs() const { return tower(0).inputs; }
   const TowerSpec& tower(std::size_t t) const { return network.spec().towers[t]; }
   std::vector<float> Inputs(std::size_t t, int n) const {
     return RandomNumbers(static_cast<std::size_t>(n) * tower(t).inputs, 100);
@@ -89,7 +107,7 @@ void ExpectNear(const std::vector<float>& found, const Expected& expected, doubl
 
 // Outputs are those of the formulas; gradients, of parameters and of inputs, are the finite differences of
 // the formulas in double. The tolerance is for executors that round to fewer bits.
-inline void CheckFiniteDifferences(const ExecutorFactory& make, double tolerance = 1e-5,
+inline void CheckFiniteDifferences(const ExecutorMaker& make, double tolerance = 1e-5,
                                    const std::vector<Activation>& activations = {
                                        Activation::kTanh, Activation::kRelu, Activation::kElu,
                                        Activation::kSilu}) {
@@ -135,10 +153,11 @@ inline void CheckFiniteDifferences(const ExecutorFactory& make, double tolerance
 }
 
 // A batch is the sum of its samples, whatever its size.
-inline void CheckBatchSizes(const ExecutorFactory& make) {
+inline void CheckBatchSizes(const ExecutorMaker& make) {
   const ExecutorProblem problem(make);
   ASSERT_GT(problem.executor->pass_size(), 0);
   for (const int n : {1, 2, 3, 17, 64, 65, 130, problem.executor->pass_size() + 1}) {
+    if (n > make.most_singles) continue;
     SCOPED_TRACE(testing::Message() << n << " samples");
     const PassResults whole = RunOnNewTape(problem, 0, n);
     const std::vector<float> x = problem.Inputs(0, n), d_outputs = problem.OutputGradients(0, n);
@@ -160,7 +179,7 @@ inline void CheckBatchSizes(const ExecutorFactory& make) {
 
 // One tape serves any number of samples up to its capacity, either tower and any parameters, in any order,
 // with the bits of a new one.
-inline void CheckTapeReuse(const ExecutorFactory& make) {
+inline void CheckTapeReuse(const ExecutorMaker& make) {
   ExecutorProblem problem(make);
   const ExecutorProblem other(make, Activation::kTanh, 50);
   const std::vector<float> first_params = problem.params;
@@ -179,7 +198,7 @@ inline void CheckTapeReuse(const ExecutorFactory& make) {
 }
 
 // New numbers in the same place count once SetParams is called.
-inline void CheckChangedParams(const ExecutorFactory& make) {
+inline void CheckChangedParams(const ExecutorMaker& make) {
   ExecutorProblem problem(make);
   const std::unique_ptr<Tape> tape = problem.executor->MakeTape(70);
   tape->SetParams(problem.params);
@@ -192,7 +211,7 @@ inline void CheckChangedParams(const ExecutorFactory& make) {
 }
 
 // Passes of both towers are held at once, and are played back in any order.
-inline void CheckTowersApart(const ExecutorFactory& make) {
+inline void CheckTowersApart(const ExecutorMaker& make) {
   const ExecutorProblem problem(make);
   const std::unique_ptr<Tape> tape = problem.executor->MakeTape(70);
   tape->SetParams(problem.params);
@@ -213,7 +232,7 @@ inline void CheckTowersApart(const ExecutorFactory& make) {
 
 // Backward adds, to the tensors of its tower and to nothing else: not between tensors, not behind the
 // parameters. Asking for d_x changes nothing.
-inline void CheckGradientIsAdded(const ExecutorFactory& make) {
+inline void CheckGradientIsAdded(const ExecutorMaker& make) {
   const ExecutorProblem problem(make);
   const PassResults once = RunOnNewTape(problem, 1, 33);
   std::vector<bool> own(problem.network.param_count() + 7);
@@ -235,13 +254,88 @@ inline void CheckGradientIsAdded(const ExecutorFactory& make) {
   EXPECT_TRUE(again == once.gradient);
 }
 
-inline void CheckExecutor(const ExecutorFactory& make) {
+// Random inputs with a loss that is linear in the outputs of both towers, whose gradients are known beforehand.
+// Notes what it is asked for.
+class KnownSamples final : public LossSamples {
+ public:
+  KnownSamples(const ExecutorProblem& problem, int size)
+      : problem_(problem), size_(size), inputs_(RandomNumbers(std::size_t(size) * problem.inputs(), 102)) {
+    for (std::size_t t = 0; t < 2; ++t) d_outputs_.push_back(problem.OutputGradients(t, size));
+  }
+  int size() const override { return size_; }
+  const float* Inputs(int first, int n) override {
+    // A place that is soon used for other samples.
+    scratch_.assign(inputs_.begin() + first * problem_.inputs(),
+                    inputs_.begin() + (first + n) * problem_.inputs());
+    return scratch_.data();
+  }
+  void Loss(int first, int n, std::span<const float* const> outputs,
+            std::span<float* const> d_outputs) override {
+    EXPECT_EQ(first, seen);
+    EXPECT_GT(n, 0);
+    longest = std::max(longest, n);
+    seen = first + n;
+    ASSERT_EQ(outputs.size(), 2u);
+    for (std::size_t t = 0; t < 2; ++t) {
+      const int width = problem_.tower(t).outputs;
+      found[t].insert(found[t].end(), outputs[t], outputs[t] + n * width);
+      std::copy_n(d_outputs_[t].begin() + first * width, n * width, d_outputs[t]);
+    }
+  }
+
+  int seen = 0, longest = 0;
+  std::vector<float> found[2];  // outputs
+
+ private:
+  const ExecutorProblem& problem_;
+  int size_;
+  std::vector<float> inputs_, scratch_;
+  std::vector<std::vector<float>> d_outputs_;
+};
+
+// Samples with a loss give what their passes give one by one, whatever their number; every sample has its loss once,
+// in order, in passes of at most pass_size().
+inline void CheckLossSamples(const ExecutorMaker& make) {
+  const ExecutorProblem problem(make, Activation::kTanh, 0, /*same_inputs=*/true);
+  const int pass_size = problem.executor->pass_size();
+  const std::unique_ptr<Tape> tape = problem.executor->MakeTape(pass_size),
+                              single = problem.executor->MakeTape(1);
+  tape->SetParams(problem.params);
+  single->SetParams(problem.params);
+  for (const int n : {1, 63, 64, 65, 200, pass_size, 2 * pass_size + 5}) {
+    SCOPED_TRACE(testing::Message() << n << " samples");
+    KnownSamples samples(problem, n), again(problem, n);
+    std::vector<float> gradient(problem.network.param_count()), repeated = gradient, sum = gradient;
+    tape->AddGradient(samples, gradient);
+    EXPECT_EQ(samples.seen, n);
+    EXPECT_LE(samples.longest, pass_size);
+    tape->AddGradient(again, repeated);
+    EXPECT_TRUE(gradient == repeated);
+    if (n > make.most_singles) continue;
+    KnownSamples one_by_one(problem, n);
+    std::vector<float> outputs[2];
+    const std::vector<float> d_outputs[] = {problem.OutputGradients(0, n), problem.OutputGradients(1, n)};
+    for (int b = 0; b < n; ++b) {
+      const float* x = one_by_one.Inputs(b, 1);
+      for (std::size_t t = 0; t < 2; ++t) {
+        const std::span<const float> one = single->Forward(t, x, 1);
+        outputs[t].insert(outputs[t].end(), one.begin(), one.end());
+        single->Backward(t, d_outputs[t].data() + b * problem.tower(t).outputs, sum);
+      }
+    }
+    for (std::size_t t = 0; t < 2; ++t) ExpectNear(samples.found[t], outputs[t], 1e-5, "output");
+    ExpectNear(gradient, sum, 1e-4, "gradient of parameter");
+  }
+}
+
+inline void CheckExecutor(const ExecutorMaker& make) {
   CheckFiniteDifferences(make);
   CheckBatchSizes(make);
   CheckTapeReuse(make);
   CheckChangedParams(make);
   CheckTowersApart(make);
   CheckGradientIsAdded(make);
+  CheckLossSamples(make);
 }
 
 }  // namespace trireme

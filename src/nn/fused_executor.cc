@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/passes.h"
 
 namespace trireme {
 namespace {
@@ -19,8 +20,12 @@ int PassSize(const NetworkSpec& spec) {
 
 class FusedTape final : public Tape {
  public:
-  FusedTape(const std::vector<Tower>& towers, Precision precision, int capacity)
-      : precision_(precision), rounded_(precision == Precision::kFp32 ? 0 : towers.back().end()) {
+  FusedTape(const NetworkSpec& spec, const std::vector<Tower>& towers, Precision precision, int pass_size,
+            int capacity)
+      : precision_(precision),
+        pass_size_(std::min(pass_size, capacity)),
+        buffers_(spec, pass_size_),
+        rounded_(precision == Precision::kFp32 ? 0 : towers.back().end()) {
     for (const Tower& tower : towers) {
       tracks_.push_back({.tower = tower, .workspace = {tower, capacity, precision}});
     }
@@ -59,6 +64,10 @@ class FusedTape final : public Tape {
     track.tower.Backward(weights_, track.x, d_outputs, track.n, track.workspace, gradient.data(), d_x);
   }
 
+  void AddGradient(LossSamples& samples, std::span<float> gradient) override {
+    AddGradientInPasses(*this, pass_size_, buffers_, samples, gradient);
+  }
+
  private:
   // One tower's: the last pass, and what is derived from the parameters.
   struct Track {
@@ -70,6 +79,8 @@ class FusedTape final : public Tape {
   };
 
   Precision precision_;
+  int pass_size_;
+  PassBuffers buffers_;
   std::span<const float> params_;
   AlignedBuffer<float> rounded_;    // the towers' weights in use, with 16 bits
   const float* weights_ = nullptr;  // those in use
@@ -87,7 +98,7 @@ FusedExecutor::FusedExecutor(const Network& network, Precision precision)
 }
 
 std::unique_ptr<Tape> FusedExecutor::MakeTape(int capacity) const {
-  return std::make_unique<FusedTape>(towers_, precision_, capacity);
+  return std::make_unique<FusedTape>(network_.spec(), towers_, precision_, pass_size_, capacity);
 }
 
 }  // namespace trireme

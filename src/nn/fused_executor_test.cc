@@ -19,6 +19,8 @@ TEST(FusedExecutorTest, ParametersChangeInPlace) { CheckChangedParams(MakeFused)
 TEST(FusedExecutorTest, TowersDoNotDisturbEachOther) { CheckTowersApart(MakeFused); }
 TEST(FusedExecutorTest, BackwardAddsToItsTowerOnly) { CheckGradientIsAdded(MakeFused); }
 
+TEST(FusedExecutorTest, SamplesWithALossAreTheirPasses) { CheckLossSamples(MakeFused); }
+
 TEST(FusedExecutorTest, PassesAreWholeChunksThatGetShorterAsNetworksGetWider) {
   const auto pass_size = [](int width) {
     const Network network(

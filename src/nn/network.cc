@@ -1,7 +1,9 @@
 #include "trireme/nn/network.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/tower.h"
 
@@ -17,6 +19,16 @@ Network::Network(const NetworkSpec& spec) : spec_(spec) {
   }
 }
 
+Network::Network(const NetworkSpec& spec, ParamLayout layout, std::vector<ParamRange> towers,
+                 std::vector<std::size_t> free_offsets)
+    : spec_(spec),
+      layout_(std::move(layout)),
+      towers_(std::move(towers)),
+      free_offsets_(std::move(free_offsets)),
+      whole_(false) {
+  TRIREME_CHECK(towers_.size() == spec.towers.size() && free_offsets_.size() == spec.free_vectors.size());
+}
+
 std::span<const float> Network::FreeVector(std::span<const float> params, std::size_t i) const {
   return params.subspan(free_offsets_[i], spec_.free_vectors[i].size);
 }
@@ -26,6 +38,7 @@ std::span<float> Network::FreeVector(std::span<float> params, std::size_t i) con
 }
 
 void Network::Initialise(std::uint64_t seed, std::span<float> params) const {
+  TRIREME_CHECK(whole_);
   std::fill(params.begin(), params.end(), 0.0f);
   std::uint32_t tensor = 0;  // numbers the weight matrices: each has its own random stream
   std::size_t at = 0;

@@ -17,7 +17,7 @@ namespace {
 
 class PrecisionTest : public testing::TestWithParam<Precision> {
  protected:
-  static ExecutorFactory Make() {
+  static ExecutorMaker Make() {
     return [](const Network& network) { return std::make_unique<FusedExecutor>(network, GetParam()); };
   }
   // Of a number near 1.
@@ -36,6 +36,7 @@ TEST_P(PrecisionTest, ABatchIsTheSumOfItsSamples) { CheckBatchSizes(Make()); }
 TEST_P(PrecisionTest, ATapeServesAnyPass) { CheckTapeReuse(Make()); }
 TEST_P(PrecisionTest, ParametersChangeInPlace) { CheckChangedParams(Make()); }
 TEST_P(PrecisionTest, TowersDoNotDisturbEachOther) { CheckTowersApart(Make()); }
+TEST_P(PrecisionTest, SamplesWithALossAreTheirPasses) { CheckLossSamples(Make()); }
 TEST_P(PrecisionTest, BackwardAddsToItsTowerOnly) { CheckGradientIsAdded(Make()); }
 
 float Rounded(Precision precision, float value) {

@@ -6,21 +6,20 @@
 #include "trireme/nn/dense_kernels.h"
 
 namespace trireme {
-namespace {
 
 // Rows start on whole vectors. A stride that is a multiple of 512 bytes would map a column of a chunk onto a
 // few cache sets only, so such rows get one line of padding (worth 15 % of the 256-wide products).
-int RowStride(int width) {
+int Tower::RowStride(int width) {
   const int stride = (width + 7) / 8 * 8;
   return stride % 128 == 0 ? stride + 16 : stride;
 }
 
-}  // namespace
-
-Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
+Tower::Tower(const TowerSpec& spec, ParamLayout& layout, LayerRange layers) : spec_(spec), layers_(layers) {
   TRIREME_CHECK(spec.inputs > 0 && spec.outputs > 0 && !spec.hidden.empty());
-  int inputs = spec.inputs;
-  for (std::size_t l = 0; l < spec.hidden.size(); ++l) {
+  TRIREME_CHECK(layers.first < layers.end && layers.end <= spec.hidden.size());
+  int inputs = layers.first == 0 ? spec.inputs : spec.hidden[layers.first - 1];
+  input_stride_ = layers.first == 0 ? inputs : RowStride(inputs);
+  for (std::size_t l = layers.first; l < layers.end; ++l) {
     const int outputs = spec.hidden[l];
     TRIREME_CHECK(outputs > 0);
     const std::string name = fmt::format("{}/{}", spec.name, l);
@@ -28,13 +27,17 @@ Tower::Tower(const TowerSpec& spec, ParamLayout& layout) : spec_(spec) {
     hidden_.push_back({inputs, outputs, RowStride(outputs), weight, layout.Add(name + "/bias", {outputs})});
     inputs = outputs;
   }
-  const std::size_t weight = layout.Add(spec.name + "/head/weight", {spec.outputs, inputs});
-  head_ = {inputs, spec.outputs, spec.outputs, weight, layout.Add(spec.name + "/head/bias", {spec.outputs})};
+  if (has_head()) {
+    const std::size_t weight = layout.Add(spec.name + "/head/weight", {spec.outputs, inputs});
+    head_ = {inputs, spec.outputs, spec.outputs, weight,
+             layout.Add(spec.name + "/head/bias", {spec.outputs})};
+  }
   end_ = layout.size();
 }
 
 TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity, Precision precision)
     : capacity_(capacity),
+      top_stride_(tower.hidden_.back().ld),
       precision_(precision),
       out_(static_cast<std::size_t>(capacity) * tower.head_.outputs) {
   std::size_t widest = 0;
@@ -78,50 +81,41 @@ void Tower::MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const {
   }
 }
 
-void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const {
-  TRIREME_CHECK(n <= workspace.capacity_);
+void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& workspace, int at) const {
+  TRIREME_CHECK(at + n <= workspace.capacity_);
   const bool slopes = !workspace.slope_.empty();
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.forward_);
-    const float* in = x + static_cast<std::size_t>(first) * spec_.inputs;
+    const float* in = x + static_cast<std::size_t>(first) * input_stride_;
     Rows rows;
     for (std::size_t l = 0; l < hidden_.size(); ++l) {
       const Layer& layer = hidden_[l];
-      float* y = workspace.y_[l].Write(first);
-      float* slope = slopes ? workspace.slope_[l].Write(first) : nullptr;
+      float* y = workspace.y_[l].Write(at + first);
+      float* slope = slopes ? workspace.slope_[l].Write(at + first) : nullptr;
       rows = {count, layer.outputs, layer.ld};
       plan.y[l](params + layer.weight, in, y);
       BiasActivate(spec_.activation, rows, params + layer.bias, y, slope);
-      workspace.y_[l].Keep(rows, first);
-      if (slopes) workspace.slope_[l].Keep(rows, first);
+      workspace.y_[l].Keep(rows, at + first);
+      if (slopes) workspace.slope_[l].Keep(rows, at + first);
       in = y;
     }
+    if (!has_head()) continue;
     HeadForward(rows, in, head_.outputs, params + head_.weight, params + head_.bias,
-                workspace.out_.data() + static_cast<std::size_t>(first) * head_.outputs);
+                workspace.out_.data() + static_cast<std::size_t>(at + first) * head_.outputs);
   }
 }
 
-// Both W and its transpose are blocked: W in blocks of outputs, [inputs, outputs of the block], the transpose
-// in blocks of inputs, [outputs, inputs of the block]. Each pair of blocks meets in one dense tile.
 void Tower::PrepareBackward(const float* params, TowerWorkspace& workspace) const {
   for (std::size_t l = 0; l < hidden_.size(); ++l) {
     const Layer& layer = hidden_[l];
-    const int out_block = Gemm::BlockRows(layer.outputs), in_block = Gemm::BlockRows(layer.inputs);
-    for (int o = 0; o < layer.outputs; o += out_block) {
-      const int outs = std::min(out_block, layer.outputs - o);
-      for (int i = 0; i < layer.inputs; i += in_block) {
-        const int ins = std::min(in_block, layer.inputs - i);
-        Transpose(params + layer.weight + std::size_t(o) * layer.inputs + std::size_t(i) * outs, ins, outs,
-                  workspace.transposed_[l].data() + std::size_t(i) * layer.outputs + std::size_t(o) * ins);
-      }
-    }
+    TransposeBlocked(params + layer.weight, layer.inputs, layer.outputs, workspace.transposed_[l].data());
   }
 }
 
 void Tower::Backward(const float* params, const float* x, const float* dout, int n, TowerWorkspace& workspace,
-                     float* gradient, float* dx) const {
-  TRIREME_CHECK(n <= workspace.capacity_);
+                     float* gradient, float* dx, int at) const {
+  TRIREME_CHECK(at + n <= workspace.capacity_);
   for (int first = 0; first < n; first += kChunk) {
     const int count = std::min(kChunk, n - first);
     const auto& plan = PlanFor(count, workspace.backward_);
@@ -132,18 +126,24 @@ void Tower::Backward(const float* params, const float* x, const float* dout, int
     };
     const auto kept = [&](std::size_t l) -> Kept {
       const Rows rows{count, hidden_[l].outputs, hidden_[l].ld};
-      return {rows, workspace.y_[l].Read(rows, first),
-              workspace.slope_.empty() ? nullptr : workspace.slope_[l].Read(rows, first)};
+      return {rows, workspace.y_[l].Read(rows, at + first),
+              workspace.slope_.empty() ? nullptr : workspace.slope_[l].Read(rows, at + first)};
     };
 
     std::size_t l = hidden_.size() - 1;
     float* dz = workspace.dz_[0].data();
     float* dz_below = workspace.dz_[1].data();
-    const Kept last = kept(l);
-    HeadBackward(spec_.activation, last.rows, last.y, last.slope, head_.outputs, params + head_.weight,
-                 dout + static_cast<std::size_t>(first) * head_.outputs, gradient + head_.weight,
-                 gradient + head_.bias, dz, gradient + hidden_[l].bias);
-    workspace.RoundGradient(last.rows, dz);
+    const Kept top = kept(l);
+    if (has_head()) {
+      HeadBackward(spec_.activation, top.rows, top.y, top.slope, head_.outputs, params + head_.weight,
+                   dout + static_cast<std::size_t>(first) * head_.outputs, gradient + head_.weight,
+                   gradient + head_.bias, dz, gradient + hidden_[l].bias);
+    } else {
+      const std::size_t floats = static_cast<std::size_t>(count) * top.rows.ld;
+      std::copy_n(dout + static_cast<std::size_t>(first) * top.rows.ld, floats, dz);
+      ActivationBackward(spec_.activation, top.rows, top.y, top.slope, dz, gradient + hidden_[l].bias);
+    }
+    workspace.RoundGradient(top.rows, dz);
     for (; l > 0; --l) {
       const Kept below = kept(l - 1);
       plan.dw[l](dz, below.y, gradient + hidden_[l].weight);
@@ -153,11 +153,9 @@ void Tower::Backward(const float* params, const float* x, const float* dout, int
       workspace.RoundGradient(below.rows, dz_below);
       std::swap(dz, dz_below);
     }
-    const float* x_chunk = x + static_cast<std::size_t>(first) * spec_.inputs;
-    plan.dw[0](dz, x_chunk, gradient + hidden_[0].weight);
-    if (dx != nullptr) {
-      plan.dx[0](workspace.transposed_[0].data(), dz, dx + static_cast<std::size_t>(first) * spec_.inputs);
-    }
+    const std::size_t inputs_at = static_cast<std::size_t>(first) * input_stride_;
+    plan.dw[0](dz, x + inputs_at, gradient + hidden_[0].weight);
+    if (dx != nullptr) plan.dx[0](workspace.transposed_[0].data(), dz, dx + inputs_at);
   }
 }
 

@@ -21,6 +21,12 @@ namespace trireme {
 
 class Tower;
 
+// Some of a tower's hidden layers, [first, end): a stage, for towers whose layers are computed in different places.
+// The last layer of all, the head, belongs to the stage with the last hidden one.
+struct LayerRange {
+  std::size_t first = 0, end = 0;
+};
+
 // Scratch memory of one thread for one tower, for up to `capacity` samples.
 class TowerWorkspace {
  public:
@@ -31,6 +37,9 @@ class TowerWorkspace {
   void SetLossScale(float scale) { loss_scale_ = scale; }
   // [n, outputs] of the last Forward.
   std::span<const float> out() const { return out_.span(); }
+  // Of a stage without the head, in 32 bits: the activations of its last layer, [n, top_stride()].
+  float* top(int at = 0) { return y_.back().Write(at); }
+  int top_stride() const { return top_stride_; }
 
  private:
   friend class Tower;
@@ -53,7 +62,7 @@ class TowerWorkspace {
     if (precision_ != Precision::kFp32) trireme::RoundGradient(precision_, rows, loss_scale_, dz);
   }
 
-  int capacity_;
+  int capacity_, top_stride_ = 0;
   Precision precision_;
   float loss_scale_ = 1;
   std::vector<KeptRows> y_, slope_;               // per hidden layer; slopes only where they are needed
@@ -69,26 +78,35 @@ class Tower {
   // Samples that pass through the layers together.
   static constexpr int kChunk = 64;
 
+  // Floats from one sample's activations to the next, for a layer of this width.
+  static int RowStride(int width);
+
   // Appends the tower's tensors to `layout`.
-  Tower(const TowerSpec& spec, ParamLayout& layout);
+  Tower(const TowerSpec& spec, ParamLayout& layout) : Tower(spec, layout, {0, spec.hidden.size()}) {}
+  // A stage of it. Its tensors are named as in the whole tower.
+  Tower(const TowerSpec& spec, ParamLayout& layout, LayerRange layers);
 
   const TowerSpec& spec() const { return spec_; }
+  bool has_head() const { return layers_.end == spec_.hidden.size(); }
+  // Floats from one sample's inputs to the next: of a stage that begins later, the stride of the layer before.
+  int input_stride() const { return InputStride(0); }
   // Where its parameters lie: [begin, end) of the flat buffer.
   std::size_t begin() const { return hidden_.front().weight; }
   std::size_t end() const { return end_; }
 
-  // x: [n, inputs], n <= capacity. The result is workspace.out(); activations stay for Backward. The precision is
-  // the workspace's, but for the parameters, which are used as they are.
-  void Forward(const float* params, const float* x, int n, TowerWorkspace& workspace) const;
+  // x: [n, input_stride()], n <= capacity. The result is workspace.out(), or top() of a stage without the head;
+  // activations stay for Backward. The precision is the workspace's, but for the parameters, which are used as they
+  // are. `at`: where in the workspace, which holds several batches side by side.
+  void Forward(const float* params, const float* x, int n, TowerWorkspace& workspace, int at = 0) const;
 
   // Makes the transposed weights Backward needs. Call after the parameters change, before Backward.
   void PrepareBackward(const float* params, TowerWorkspace& workspace) const;
 
-  // Requires Forward with the same x and n just before. dout: [n, outputs], the gradient of the loss with
-  // respect to the outputs. Adds to `gradient` (laid out as the parameters); dx, if not null, receives [n,
-  // inputs].
+  // Requires Forward with the same x, n and place before. dout: [n, outputs], the gradient of the loss with
+  // respect to the outputs; of a stage without the head with respect to top(), [n, top_stride()]. Adds to `gradient`
+  // (laid out as the parameters); dx, if not null, receives [n, input_stride()].
   void Backward(const float* params, const float* x, const float* dout, int n, TowerWorkspace& workspace,
-                float* gradient, float* dx = nullptr) const;
+                float* gradient, float* dx = nullptr, int at = 0) const;
 
  private:
   friend class TowerWorkspace;
@@ -98,7 +116,7 @@ class Tower {
     std::size_t weight = 0, bias = 0;
   };
 
-  int InputStride(std::size_t layer) const { return layer == 0 ? spec_.inputs : hidden_[layer - 1].ld; }
+  int InputStride(std::size_t layer) const { return layer == 0 ? input_stride_ : hidden_[layer - 1].ld; }
   void MakePlan(int n, TowerWorkspace::ForwardPlan& plan) const;
   void MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const;
   template <class Plan>
@@ -109,7 +127,9 @@ class Tower {
   }
 
   TowerSpec spec_;
-  std::vector<Layer> hidden_;
+  LayerRange layers_;
+  int input_stride_;
+  std::vector<Layer> hidden_;  // of the stage
   Layer head_;
   std::size_t end_;
 };

@@ -97,6 +97,14 @@ void ForEachSegment(const ParameterGroups& groups, std::size_t begin, std::size_
 
 }  // namespace
 
+std::vector<GroupNorms::Segment> GroupNorms::SegmentsOf(const ParameterGroups& groups, std::size_t size) {
+  std::vector<Segment> segments;
+  ForEachSegment(groups, 0, size, [&](std::size_t begin, std::size_t end, std::size_t) {
+    segments.push_back({begin, end});
+  });
+  return segments;
+}
+
 std::size_t GroupNorms::Segments(const ParameterGroups& groups, std::size_t begin, std::size_t end) {
   std::size_t count = 0;
   ForEachSegment(groups, begin, end, [&](std::size_t, std::size_t, std::size_t) { ++count; });
@@ -119,13 +127,14 @@ void GroupNorms::Add(std::size_t begin, std::size_t end, std::span<const double>
                  [&](std::size_t, std::size_t, std::size_t norm) { Count(norm, sums[s++]); });
 }
 
-void GroupNorms::Add(std::span<const float> gradient) {
-  ForEachSegment(groups_, 0, gradient.size(), [&](std::size_t first, std::size_t last, std::size_t norm) {
-    Count(norm, SquaredNorm(gradient.subspan(first, last - first)));
-  });
+void GroupNorms::Add(std::size_t begin, std::span<const float> values) {
+  ForEachSegment(groups_, begin, begin + values.size(),
+                 [&](std::size_t first, std::size_t last, std::size_t norm) {
+                   Count(norm, SquaredNorm(values.subspan(first - begin, last - first)));
+                 });
 }
 
-double GroupNorms::norm() const { return std::sqrt(all_); }
+double GroupNorms::norm() const { return std::sqrt(squares_[kAll]); }
 
 GroupNorms::Scales GroupNorms::ScalesFor(double max_norm) const {
   Scales scales;
@@ -145,6 +154,11 @@ double ClipGradient(std::span<float> gradient, double max_norm, const ParameterG
   }
   GroupNorms norms(groups);
   norms.Add(gradient);
+  return ClipGradient(gradient, max_norm, groups, norms);
+}
+
+double ClipGradient(std::span<float> gradient, double max_norm, const ParameterGroups& groups,
+                    const GroupNorms& norms) {
   if (!std::isfinite(norms.norm())) return norms.norm();
   const GroupNorms::Scales scales = norms.ScalesFor(max_norm);
   ForEachGroup(0, gradient.size(), groups.all(),

@@ -1,9 +1,10 @@
-// Clipping a gradient by its L2 norm, or by those of its groups. Pure functions; they neither allocate nor throw.
+// Clipping a gradient by its L2 norm, or by those of its groups. Clipping neither allocates nor throws.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "trireme/optim/groups.h"
 
@@ -30,8 +31,14 @@ double ClipByGlobalNorm(std::span<float> gradient, double max_norm);
 // begins or ends. So the norms, too, can be made of parts that begin at a block.
 class GroupNorms {
  public:
+  // A copy of the groups is kept.
   explicit GroupNorms(const ParameterGroups& groups) : groups_(groups) {}
 
+  // The segments of a gradient of `size`.
+  struct Segment {
+    std::size_t begin, end;
+  };
+  static std::vector<Segment> SegmentsOf(const ParameterGroups& groups, std::size_t size);
   // How many segments there are in [begin, end), which begins at a block.
   static std::size_t Segments(const ParameterGroups& groups, std::size_t begin, std::size_t end);
   // Their sums, where values[0] is of parameter `begin`. Requires as many sums as segments.
@@ -41,7 +48,11 @@ class GroupNorms {
   // The sums of the segments of [begin, end). Parts must come in the order of the parameters.
   void Add(std::size_t begin, std::size_t end, std::span<const double> sums);
   // The whole gradient.
-  void Add(std::span<const float> gradient);
+  void Add(std::span<const float> gradient) { Add(0, gradient); }
+  // Some of it, where values[0] is of parameter `begin`.
+  void Add(std::size_t begin, std::span<const float> values);
+  // The sums of squares so far. Whoever holds some of the parameters adds those of the others to them.
+  std::span<double> sums() { return squares_; }
   // Of the whole gradient. Finite only if all norms are.
   double norm() const;
 
@@ -58,20 +69,30 @@ class GroupNorms {
   Scales ScalesFor(double max_norm) const;
 
  private:
-  static constexpr std::size_t kCommon = ParameterGroups::kMost;
+  static constexpr std::size_t kCommon = ParameterGroups::kMost, kAll = kCommon + 1;
   void Count(std::size_t norm, double sum) {
     squares_[norm] += sum;
-    all_ += sum;
+    squares_[kAll] += sum;
   }
 
-  const ParameterGroups& groups_;
-  double all_ = 0;
-  std::array<double, ParameterGroups::kMost + 1> squares_ = {};  // by group, and the common one
+  ParameterGroups groups_;
+  std::array<double, kAll + 1> squares_ = {};  // by group, the common one, and of the whole gradient
+};
+
+// How the norms of a gradient are found of which this worker holds only a part, with others that hold the rest.
+class NormMeasure {
+ public:
+  virtual ~NormMeasure() = default;
+  // Of the whole gradient. `gradient` and `groups` are of the part; all who hold one call it. Valid until the next call.
+  virtual const GroupNorms& Measure(std::span<const float> gradient, const ParameterGroups& groups) = 0;
 };
 
 // Clips as the groups say and returns the norm that the whole gradient had. `max_norm`: of the common norm, 0:
 // no limit. A norm that is not finite is returned as it is and the gradient is left untouched: callers must
 // look.
 double ClipGradient(std::span<float> gradient, double max_norm, const ParameterGroups& groups);
+// The same for a part of a gradient whose norms are known.
+double ClipGradient(std::span<float> gradient, double max_norm, const ParameterGroups& groups,
+                    const GroupNorms& norms);
 
 }  // namespace trireme

@@ -157,7 +157,7 @@ void Optimizer::Save(StateWriter& writer, const std::string& scope) const {
   writer.PutText(scope + "/kind", OptimizerName(rule_.kind()));
   writer.PutValue<std::int64_t>(scope + "/steps", steps_);
   for (std::size_t i = 0; i < moments_.size(); ++i)
-    writer.Put<float>(MomentName(scope, i), moments_[i].span());
+    writer.PutLikeParams(MomentName(scope, i), moments_[i].span());
 }
 
 void Optimizer::Load(const StateReader& reader, const std::string& scope) {
@@ -166,7 +166,7 @@ void Optimizer::Load(const StateReader& reader, const std::string& scope) {
   if (steps < 0) Fail("the saved optimizer state is damaged: it counts {} steps", steps);
   steps_ = steps;
   for (std::size_t i = 0; i < moments_.size(); ++i)
-    reader.Get<float>(MomentName(scope, i), moments_[i].span());
+    reader.GetLikeParams(MomentName(scope, i), moments_[i].span());
 }
 
 }  // namespace trireme

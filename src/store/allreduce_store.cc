@@ -14,8 +14,12 @@ namespace {
 class AllReduceStore final : public ParameterStore {
  public:
   AllReduceStore(Communicator& comm, const OptimizerSettings& optimizer, std::span<const float> initial,
-                 std::unique_ptr<GradientSum> sum)
-      : comm_(comm), sum_(std::move(sum)), params_(initial.size()), optimizer_(optimizer, initial.size()) {
+                 std::unique_ptr<GradientSum> sum, NormMeasure* norms)
+      : comm_(comm),
+        sum_(std::move(sum)),
+        norms_(norms),
+        params_(initial.size()),
+        optimizer_(optimizer, initial.size()) {
     std::copy(initial.begin(), initial.end(), params_.begin());
   }
 
@@ -28,7 +32,9 @@ class AllReduceStore final : public ParameterStore {
     sum_->Sum(gradient, params_.size());
     ++pushes_;
     const std::span<float> of_params = gradient.first(params_.size());
-    const double norm = ClipGradient(of_params, rule.max_grad_norm, rule.groups);
+    const double norm = norms_ == nullptr ? ClipGradient(of_params, rule.max_grad_norm, rule.groups)
+                                          : ClipGradient(of_params, rule.max_grad_norm, rule.groups,
+                                                         norms_->Measure(of_params, rule.groups));
     if (std::isfinite(norm)) optimizer_.Step(params_.span(), of_params, rule.learning_rate, rule.groups);
     return norm;
   }
@@ -44,12 +50,12 @@ class AllReduceStore final : public ParameterStore {
   double ResidualNorm() const override { return sum_->ResidualNorm(); }
 
   void Save(StateWriter& out) const override {
-    out.Put<float>("params", params_.span());
+    out.PutLikeParams("params", params_.span());
     optimizer_.Save(out, "optimizer");
   }
 
   void Load(const StateReader& in) override {
-    in.Get<float>(in.Has(kExactParams) ? kExactParams : "params", params_.span());
+    in.GetLikeParams(in.Has(kExactParams) ? kExactParams : "params", params_.span());
     optimizer_.Load(in, "optimizer");
   }
   void SaveOwn(StateWriter& out) const override { sum_->SaveOwn(out); }
@@ -58,6 +64,7 @@ class AllReduceStore final : public ParameterStore {
  private:
   Communicator& comm_;
   std::unique_ptr<GradientSum> sum_;
+  NormMeasure* norms_;  // null: all parameters are here
   AlignedBuffer<float> params_;
   Optimizer optimizer_;
   std::uint64_t pushes_ = 0;
@@ -68,12 +75,12 @@ class AllReduceStore final : public ParameterStore {
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
                                                    std::span<const float> initial,
                                                    std::unique_ptr<GradientSum> sum) {
-  return std::make_unique<AllReduceStore>(comm, optimizer, initial, std::move(sum));
+  return std::make_unique<AllReduceStore>(comm, optimizer, initial, std::move(sum), nullptr);
 }
 
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
-                                                   std::span<const float> initial) {
-  return MakeAllReduceStore(comm, optimizer, initial, MakePlainSum(comm));
+                                                   std::span<const float> initial, NormMeasure* norms) {
+  return std::make_unique<AllReduceStore>(comm, optimizer, initial, MakePlainSum(comm), norms);
 }
 
 }  // namespace trireme

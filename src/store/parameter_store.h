@@ -19,6 +19,7 @@
 
 #include "trireme/base/state.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/optim/clip.h"
 #include "trireme/optim/groups.h"
 #include "trireme/optim/optimizer.h"
 
@@ -92,8 +93,10 @@ inline constexpr const char* kExactParams = "exact_params";
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
                                                    std::span<const float> initial,
                                                    std::unique_ptr<GradientSum> sum);
+// `norms`: where these parameters are a part of those of a network that others hold, too; it outlives the store.
 std::unique_ptr<ParameterStore> MakeAllReduceStore(Communicator& comm, const OptimizerSettings& optimizer,
-                                                   std::span<const float> initial);
+                                                   std::span<const float> initial,
+                                                   NormMeasure* norms = nullptr);
 
 // In step, but parameters are exchanged instead of gradients: a worker applies what it pushes to its own copy, as if
 // its gradient, scaled to the work of all, were that of all; after every `local_steps` pushes, parameters and moments

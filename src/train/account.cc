@@ -21,6 +21,7 @@ void VisitParts(Account& account, Visitor&& visit) {
   visit(account.env.last);
   visit(account.env.last_s);
   visit(account.env.warning);
+  visit(account.split);
 }
 
 struct Writer {
@@ -91,6 +92,12 @@ void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, 
     facts.env_failures += env.count;
     if (env.count > 0 && env.last_s >= last.last_s) last = env;
     if (facts.env_warning.empty()) facts.env_warning = env.warning;
+    const SplitFacts& split = accounts[worker].split;
+    if (split.model_bytes > 0) facts.model_bytes.push_back(split.model_bytes);
+    if (split.pipeline.stages > 0) {
+      facts.bubbles.push_back(split.pipeline.bubble());
+      facts.expected_bubble = split.pipeline.expected_bubble();
+    }
     for (const ProcessLink& link : accounts[worker].links) {
       facts.links.push_back({.worker = static_cast<int>(worker),
                              .to = link.to,

@@ -9,6 +9,7 @@
 #include "trireme/env/env.h"
 #include "trireme/metrics/report.h"
 #include "trireme/store/parameter_store.h"
+#include "trireme/train/topology.h"
 
 namespace trireme {
 
@@ -19,6 +20,7 @@ struct WorkerAccount {
   // Of its process, and of those that step environments for it. The first thread tells both.
   double cpu_s = 0;
   EnvFailures env = {};
+  SplitFacts split = {};
   std::vector<ProcessLink> links = {};
 
   // As it travels between processes of the same program.

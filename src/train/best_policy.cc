@@ -21,17 +21,13 @@ fs::path BestPolicyPath(const RunFolder& folder, std::int64_t steps) {
   return folder.path() / StateFileName(kPrefix, steps);
 }
 
-bool BestPolicy::Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-                       RunProgress& progress) {
+bool BestPolicy::Offer(const Evaluation& evaluation, const MakePolicy& policy, RunProgress& progress) {
   BestEvaluation& best = progress.best;
   if (std::isnan(evaluation.mean) || (best.exists() && evaluation.mean < best.mean)) return false;
   const bool better = !best.exists() || evaluation.mean > best.mean;
   best = {.mean = evaluation.mean, .std = evaluation.std, .steps = progress.steps};
   if (!keep_) return better;
-  StateWriter policy;
-  policy.Put<float>("params", store.params());
-  algorithm.SaveCommon(policy);
-  policy_ = std::move(policy).Encode();
+  policy_ = policy().Encode();
   return better;
 }
 

@@ -12,13 +12,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "trireme/algo/algorithm.h"
 #include "trireme/base/state.h"
 #include "trireme/nn/network.h"
-#include "trireme/store/parameter_store.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
@@ -26,15 +25,17 @@
 
 namespace trireme {
 
+// Makes what is kept of a policy: parameters, whole, and what the algorithm's workers hold alike.
+using MakePolicy = std::function<StateWriter()>;
+
 class BestPolicy {
  public:
   // Without `keep` it only notes which evaluation was the best, for a run that writes no files.
   explicit BestPolicy(bool keep) : keep_(keep) {}
 
-  // The policy of `store` and `algorithm` was evaluated after `progress.steps`. Keeps it, and notes that in
-  // `progress`, if none was better. Returns whether all before were worse.
-  bool Offer(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-             RunProgress& progress);
+  // policy() was evaluated after `progress.steps`. Keeps it, and notes that in `progress`, if none was better. Returns
+  // whether all before were worse.
+  bool Offer(const Evaluation& evaluation, const MakePolicy& policy, RunProgress& progress);
 
   // The run in `folder` goes on from `progress`, as its checkpoint has it: a best policy that is not there
   // any more is taken out of it. Throws Error when the file is damaged.

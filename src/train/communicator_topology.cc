@@ -6,6 +6,7 @@
 #include "trireme/store/gradient_sum.h"
 #include "trireme/train/in_step_loop.h"
 #include "trireme/train/run_config.h"
+#include "trireme/train/split_topology.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -66,6 +67,7 @@ class CommunicatorTopology final : public Topology {
 }  // namespace
 
 std::unique_ptr<Topology> MakeCommunicatorTopology(const RunContext& context) {
+  if (context.settings.run.split().splits()) return MakeSplitTopology(context);
   return std::make_unique<CommunicatorTopology>(context);
 }
 

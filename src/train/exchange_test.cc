@@ -40,7 +40,7 @@ class Exchange : public RunsTest {
   static TrainResult GoSplit(const RunSettings& settings, const RunFolder& folder,
                              const std::atomic<bool>* stop = nullptr) {
     TrainResult result;
-    RunRanks(settings.run.processes, [&](Communicator& processes) {
+    RunRanks(settings.run.processes, [&](PeerCommunicator& processes) {
       const TrainOptions options{.json = true, .stop = stop, .processes = &processes};
       if (processes.rank() == 0) {
         result = Train(settings, folder, options);

@@ -18,7 +18,7 @@ void Ledger::GoOn(const RunProgress& earlier) {
 double Ledger::wall_s() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
 
 Traffic Ledger::traffic() const {
-  Traffic traffic = links_.everyone().traffic();
+  Traffic traffic = links_.traffic();
   traffic += links_.store().traffic();
   traffic -= aside_;
   return traffic;
@@ -76,8 +76,11 @@ WorkerAccount Ledger::Own() {
   own_.bytes_saved = earlier_.bytes_saved + spent.bytes_saved;
   own_.compress_s = earlier_.compress_s + spent.compress_s;
   own_.decompress_s = earlier_.decompress_s + spent.decompress_s;
-  WorkerAccount account{
-      .facts = own_, .traffic = spent, .staleness = links_.store().staleness(), .links = links_.links()};
+  WorkerAccount account{.facts = own_,
+                        .traffic = spent,
+                        .staleness = links_.store().staleness(),
+                        .split = links_.split_facts(),
+                        .links = links_.links()};
   if (links_.thread() != 0) return account;
   account.cpu_s = CpuSeconds() - options_.started_cpu_s;
   if (processes_ == nullptr) return account;

@@ -44,7 +44,7 @@ class SeveralProcesses : public testing::Test {
   static TrainResult Go(const RunSettings& settings, const RunFolder& folder, Split split,
                         const std::atomic<bool>* stop = nullptr) {
     TrainResult result;
-    RunRanks(split.processes, [&](Communicator& processes) {
+    RunRanks(split.processes, [&](PeerCommunicator& processes) {
       const TrainOptions options{.json = true, .stop = stop, .processes = &processes};
       if (processes.rank() == 0) {
         result = Train(settings, folder, options);
@@ -96,7 +96,7 @@ TEST_F(SeveralProcesses, AResumedRunMayBeSplitOtherwise) {
 
 std::string Disagreement(const RunSettings& first, const RunSettings& other, const std::string& version) {
   std::string message;
-  RunRanks(3, [&](Communicator& processes) {
+  RunRanks(3, [&](PeerCommunicator& processes) {
     try {
       const bool odd_one = processes.rank() == 2;
       AgreeOnSettings(odd_one ? other : first, odd_one ? version : "1", processes);

@@ -5,6 +5,7 @@
 
 #include "trireme/base/parse.h"
 #include "trireme/codec/difference.h"
+#include "trireme/split/network_parts.h"
 #include "trireme/store/schedule.h"
 #include "trireme/train/presets.h"
 
@@ -63,6 +64,9 @@ void RunConfig::Fields(ConfigFields& field) {
       "store allreduce: updates a worker makes on its own before all average their parameters; 0: gradients "
       "are summed at every update. The result then depends on the number of workers",
       Between(0, 1e6));
+  field("model_parallel", model_parallel,
+        "workers that compute one network together: tensor=2 (columns and rows of its layers) or "
+        "pipeline=2,micro_batches=8 (layers); none");
   field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
         Between(0, 64));
   field("shards", shards,
@@ -222,6 +226,56 @@ void ResolveExchange(const RunConfig& run) {
     Fail("with local_steps no gradients are exchanged that compress could make smaller: choose one of them");
 }
 
+// How many workers a process is to have, for groups of `members`: whole groups, or one of each group.
+int WorkersOfGroups(const RunConfig& run, int members, int processors) {
+  if (processors < members && run.processes % members == 0) return 1;
+  const int groups =
+      static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, processors / members))));
+  return members * std::clamp(run.shards / run.processes, 1, groups);
+}
+
+void CheckGroups(const RunConfig& run, int members) {
+  const bool inside = run.workers % members == 0;
+  if (!inside && !(run.workers == 1 && run.processes % members == 0)) {
+    Fail(
+        "model_parallel = {} makes groups of {} workers: let every process have {}, {}, ... workers (it has "
+        "{}), or start "
+        "{}, {}, ... processes (there {}) with --workers 1",
+        run.model_parallel, members, members, 2 * members, run.workers, members, 2 * members,
+        run.processes == 1 ? "is 1" : fmt::format("are {}", run.processes));
+  }
+  const int groups = run.total_workers() / members;
+  if (run.shards % groups != 0) {
+    Fail(
+        "{} groups of {} workers do not divide shards = {}: choose 1, 2, 4, ... groups up to {}, or change "
+        "shards",
+        groups, members, run.shards, run.shards);
+  }
+}
+
+// What goes together with a split network, which is computed by this processor alone, of 32 bits.
+ModelSplit ResolveSplit(RunConfig& run) {
+  const ModelSplit split = run.split();
+  run.model_parallel = split.text();
+  if (!split.splits()) return split;
+  if (!run.store_entry().splits) {
+    Fail(
+        "model_parallel = {} is for workers that hold parts of one network, and --store {} cannot: use "
+        "--store allreduce",
+        run.model_parallel, run.store);
+  }
+  const auto refuse = [&](const std::string& setting, std::string_view instead) {
+    Fail("model_parallel = {} does not go together with {}: use {}, or leave out model_parallel",
+         run.model_parallel, setting, instead);
+  };
+  if (run.precision != Precision::kFp32)
+    refuse(fmt::format("precision = {}", NameOf(run.precision)), "--precision fp32");
+  if (TextOf(ParseDevices(run.device)) != "fused") refuse("device = " + run.device, "--device fused");
+  if (run.compress != kNoCodec) refuse("compress = " + run.compress, "--compress none");
+  if (run.local_steps > 0) refuse(fmt::format("local_steps = {}", run.local_steps), "--local-steps 0");
+  return split;
+}
+
 void ResolveWorkers(RunConfig& run, int processors) {
   const auto is_power_of_two = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (!is_power_of_two(run.shards)) {
@@ -243,6 +297,7 @@ void ResolveWorkers(RunConfig& run, int processors) {
   }
   if (store.on_servers) ResolveServers(run);
   ResolveExchange(run);
+  const ModelSplit split = ResolveSplit(run);
   // Each device has at least one worker, however few processors there are.
   const auto devices = static_cast<unsigned>(ParseDevices(run.device).size());
   processors = std::clamp(std::max(processors, static_cast<int>(std::bit_ceil(devices))), 1, 64);
@@ -257,8 +312,10 @@ void ResolveWorkers(RunConfig& run, int processors) {
   if (run.workers == 0) {
     const int most = static_cast<int>(std::bit_floor(static_cast<unsigned>(processors)));
     run.workers = store.one_worker ? 1 : std::clamp(run.shards / run.processes, 1, most);
+    if (split.splits()) run.workers = WorkersOfGroups(run, split.members, processors);
     if (run.server.run_workers > 0) run.workers = std::min(run.workers, run.server.run_workers);
   }
+  if (split.splits()) return CheckGroups(run, split.members);
   if (run.shards % run.total_workers() != 0) {
     const std::string processes =
         run.processes == 1 ? "" : fmt::format(" in each of {} processes", run.processes);
@@ -383,7 +440,25 @@ void CheckActions(const EnvSpec& env, const AlgorithmEntry& algo) {
 
 }  // namespace
 
+namespace {
+
+// Refuses layers that make no network, or cannot be split, before anything is written.
+void CheckNetwork(const AlgorithmSettings& algorithm, const EnvSpec& env, const RunConfig& run) {
+  const NetworkSpec spec = algorithm.MakeNetwork(env);
+  if (!run.split().splits()) return;
+  const Network network(spec);
+  const NetworkParts parts(network, run.split());
+}
+
+}  // namespace
+
 void RunSettings::Resolve(int processes, int processors) { Resolve(processes, processors, nullptr); }
+
+void RunSettings::ForgetSplit() {
+  if (!run.split().splits()) return;
+  run.model_parallel = ModelSplit().text();
+  run.workers = 1;
+}
 
 void RunSettings::ResolveWithout(const EnvSpec& spec) { Resolve(1, UsableProcessors(), &spec); }
 
@@ -398,6 +473,13 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   }
   ResolveEnv(known);  // after what can be refused without: it may start processes
   const EnvSpec& spec = env().spec;
+  if (run.split().splits() && !env().facts.reproducible) {
+    Fail(
+        "model_parallel = {}: the workers of a group each step copies of the environment, which must then do "
+        "the same, "
+        "and {} is not reproducible",
+        run.model_parallel, run.env);
+  }
   CheckActions(spec, FindAlgorithm(run.algo));
   algorithm->Validate(spec, run.shards);
   // A checkpoint holds the experience twice more while it is written.
@@ -409,7 +491,7 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
         "machine has {:.1f}: reduce envs, horizon, epochs or replay",
         gib(ExperienceBytes()), gib(MachineMemory()));
   }
-  algorithm->MakeNetwork(spec);  // refuses layers that make no network, before anything is written
+  CheckNetwork(*algorithm, spec, run);
 }
 
 std::unique_ptr<RunSettings> SettingsFor(RunChoice choice) {

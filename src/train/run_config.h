@@ -16,6 +16,7 @@
 #include "trireme/env/registry.h"
 #include "trireme/nn/device.h"
 #include "trireme/server/protocol.h"
+#include "trireme/split/model_split.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/stores.h"
@@ -53,6 +54,7 @@ struct RunConfig {
   std::string compress = std::string(kNoCodec);
   std::string compress_params = "same";
   int local_steps = 0;
+  std::string model_parallel = "none";
   int workers = 0;  // of each process; 0: as many as the processors allow
   int shards = 8;
   Precision experience = Precision::kFp32;
@@ -92,6 +94,8 @@ struct RunConfig {
   std::string params_codec() const;
   // Whether gradients leave this process, so that there is something to compress.
   bool sends_gradients() const { return store_entry().on_servers || processes > 1; }
+  // Throws Error unless Resolve has been there before.
+  ModelSplit split() const { return ModelSplit::Parse(model_parallel); }
   // For folders: "CartPole-v1-ppo-seed1".
   std::string Name() const;
   // Of all processes; of an elastic run, of this one.
@@ -140,6 +144,8 @@ class RunSettings {
   // Fills in what is chosen automatically, finds the environment unless it is the one there is already, and
   // checks that everything fits together, for a run of `processes` with `processors` each. Throws Error.
   void Resolve(int processes = 1, int processors = UsableProcessors());
+  // For whoever computes the network alone, whatever the run did. Before Resolve.
+  void ForgetSplit();
   // The same for whoever only acts by what was learned: the environment is not looked for, and cannot be made.
   void ResolveWithout(const EnvSpec& spec);
 

@@ -13,10 +13,11 @@ namespace {
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
   return fmt::format(
-      "{} on {}: {} {} {} store {},{} {} parameters, {} of memory for experience", run.algo,
+      "{} on {}: {} {} {} store {},{}{} {} parameters, {} of memory for experience", run.algo,
       run.env_identity(), run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
       run.in_step() ? "in step," : "asynchronous,", run.store,
       run.ComputedBy() != RunConfig().ComputedBy() ? fmt::format(" device {},", run.ComputedBy()) : "",
+      run.split().splits() ? fmt::format(" model parallel {},", run.model_parallel) : "",
       FormatCount(static_cast<double>(network.param_count())), FormatBytes(settings.ExperienceBytes()));
 }
 
@@ -53,9 +54,9 @@ void RunKeeper::Open(const RunProgress& progress) {
   opened_ = true;
 }
 
-void RunKeeper::Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-                       double wall_s, bool leads, RunProgress& progress) {
-  const bool is_best = may_lead() && best_.Offer(evaluation, store, algorithm, progress);
+void RunKeeper::Record(const Evaluation& evaluation, const MakePolicy& policy, double wall_s, bool leads,
+                       RunProgress& progress) {
+  const bool is_best = may_lead() && best_.Offer(evaluation, policy, progress);
   if (!leads) return;
   Open(progress);
   if (observer_ != nullptr) observer_->OnEvaluation(progress.steps, evaluation);
@@ -91,19 +92,20 @@ void RunKeeper::Report(const MetricRow& measured, double wall_s, const RunProgre
        .target = run_.stop_at_target ? run_.target.value_or(Progress::kUnknown) : Progress::kUnknown});
 }
 
-void RunKeeper::WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,
-                                const Algorithm& algorithm, RunProgress& progress) {
+void RunKeeper::WriteCheckpoint(std::vector<std::string> states, StateWriter&& learned,
+                                RunProgress& progress) {
   Open(progress);
   if (folder_ == nullptr) return;
-  const bool complete = static_cast<int>(states.size()) == run_.total_workers() &&
-                        std::ranges::none_of(states, [](const std::string& state) { return state.empty(); });
+  const int members = run_.split().members;
+  bool complete = static_cast<int>(states.size()) == run_.total_workers();
+  for (std::size_t rank = 0; rank < states.size(); rank += members) complete &= !states[rank].empty();
   StateWriter state;
-  for (int rank = 0; complete && rank < static_cast<int>(states.size()); ++rank) {
+  for (int rank = 0; complete && rank < static_cast<int>(states.size()); rank += members) {
     state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
   }
   progress.metrics_offset = log_->Flush();
   best_.Write(*folder_, run_, network_, progress);
-  SaveRunState(run_, network_, progress, store, algorithm, complete, state);
+  SaveRunState(run_, network_, progress, std::move(learned), complete, state);
   trireme::WriteCheckpoint(folder_->path(), progress.steps, std::move(state));
   best_.RemoveOthers(*folder_, progress);
   last_checkpoint_s_ = MonotonicSeconds();

@@ -37,15 +37,16 @@ class RunKeeper {
   // Whether WriteCheckpoint leaves anything.
   bool keeps_checkpoints() const { return folder_ != nullptr; }
 
-  // An evaluation after `progress.steps`, of which the best is noted in `progress`. `leads`: this worker does.
-  void Record(const Evaluation& evaluation, const ParameterStore& store, const Algorithm& algorithm,
-              double wall_s, bool leads, RunProgress& progress);
+  // An evaluation after `progress.steps`, of which the best is noted in `progress`. policy(): what was evaluated.
+  // `leads`: this worker does.
+  void Record(const Evaluation& evaluation, const MakePolicy& policy, double wall_s, bool leads,
+              RunProgress& progress);
   // The rest is for the leader, who may have become it at any answer of a server.
   void Report(const MetricRow& measured, double wall_s, const RunProgress& progress);
   // `states`: encoded, of all ranks. Of those that are not there it is empty: then the checkpoint has
-  // parameters, but no experience.
-  void WriteCheckpoint(std::vector<std::string> states, const ParameterStore& store,
-                       const Algorithm& algorithm, RunProgress& progress);
+  // parameters, but no experience. Of those that compute one network together it is the first one's that counts.
+  // `learned`: see LearnedState.
+  void WriteCheckpoint(std::vector<std::string> states, StateWriter&& learned, RunProgress& progress);
   // Whether checkpoint_every_s have passed since the last one.
   bool CheckpointDue() const;
 

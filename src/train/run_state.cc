@@ -228,8 +228,24 @@ std::string WorkerPrefix(const RunConfig& run, int rank) {
   return EachHasAll(run) ? fmt::format("worker/{}/", rank) : "";
 }
 
-void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
-                  const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out) {
+StateWriter LearnedState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm) {
+  StateWriter learned;
+  switch (run.coordination().leaves) {
+    case Leaves::kEverything:
+      break;
+    case Leaves::kShards:
+      store.Save(learned);
+      algorithm.SaveCommon(learned);
+      break;
+    case Leaves::kNothing:
+      store.Save(learned);
+      break;
+  }
+  return learned;
+}
+
+void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress, StateWriter&& learned,
+                  bool complete, StateWriter& out) {
   if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
   if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
   if (run.ComputedBy() != RunConfig().ComputedBy()) out.PutText(kDevice, run.ComputedBy());
@@ -239,17 +255,7 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
   if (progress.eval_pending) SavePendingRow(progress.pending_row, out);
   progress.best.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   out.Put<WorkerFacts>(kPerWorker, progress.per_worker);
-  switch (run.coordination().leaves) {
-    case Leaves::kEverything:
-      return;
-    case Leaves::kShards:
-      store.Save(out);
-      algorithm.SaveCommon(out);
-      return;
-    case Leaves::kNothing:
-      store.Save(out);
-      return;
-  }
+  out.Merge(std::move(learned));
 }
 
 namespace {

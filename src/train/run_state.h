@@ -123,10 +123,12 @@ void SaveWorkerState(const RunConfig& run, int rank, const ParameterStore& store
                      StateWriter& out);
 std::string WorkerPrefix(const RunConfig& run, int rank);
 
-// Adds the rest: what the run is, its progress, and what workers that move in step hold alike. `complete`:
-// the states of all workers are there; without them a resumed run has Resumed::kNoExperience.
-void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress,
-                  const ParameterStore& store, const Algorithm& algorithm, bool complete, StateWriter& out);
+// What is written once for the run of what was learned: what workers that move in step hold alike, or the parameters.
+StateWriter LearnedState(const RunConfig& run, const ParameterStore& store, const Algorithm& algorithm);
+// Adds the rest: what the run is, its progress, and what was learned. `complete`: the states of all workers are there;
+// without them a resumed run has Resumed::kNoExperience.
+void SaveRunState(const RunConfig& run, const Network& network, RunProgress& progress, StateWriter&& learned,
+                  bool complete, StateWriter& out);
 
 // Restore a worker from a checkpoint; `origin` names it in errors. The first throws Error when it was made
 // with another environment, algorithm, seed, number of shards, network or kind of store, and says which.

@@ -28,6 +28,7 @@ constexpr StoreEntry kStores[] = {
      .help = "a copy in every worker; gradients are summed over threads and processes",
      .compresses = true,
      .averages = true,
+     .splits = true,
      .coordination = InStep,
      .make = MakeCommunicatorTopology},
     {.name = "shared",

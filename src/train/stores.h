@@ -56,6 +56,7 @@ struct StoreEntry {
   bool on_servers = false;   // servers hold it; through them, not by MPI, processes find each other
   bool compresses = false;   // gradients may travel as a codec's messages
   bool averages = false;     // parameters may be averaged now and then instead of summing gradients
+  bool splits = false;       // workers may hold parts of one network (model_parallel)
   const Coordination& (*coordination)(const RunConfig& run) = nullptr;
   std::unique_ptr<Topology> (*make)(const RunContext& context) = nullptr;  // throws Error
 };

@@ -13,6 +13,8 @@
 
 #include "trireme/comm/thread_communicator.h"
 #include "trireme/nn/make_executor.h"
+#include "trireme/split/network_parts.h"
+#include "trireme/split/pipeline_executor.h"
 #include "trireme/store/parameter_store.h"
 #include "trireme/train/worker_loop.h"
 
@@ -32,6 +34,12 @@ struct GradientGroup {
     const int count = shards / comm.size();
     return {comm.rank() * count, count};
   }
+};
+
+// How a worker fares that computes a network together with others.
+struct SplitFacts {
+  std::uint64_t model_bytes = 0;  // parameters and moments that it holds; 0: it is alone
+  PipelineTimes pipeline;
 };
 
 // Belongs to one worker; destroyed, it leaves the run.
@@ -54,6 +62,12 @@ class WorkerLinks {
   // Join.
   virtual GradientGroup gradient_group() = 0;
   virtual ParameterStore& store() = 0;
+  // Those that compute one network with this worker, and what of it this one holds; null: it holds all. They make the
+  // same calls at the same time, on the same experience: the shards of their gradient groups are the same.
+  virtual const NetworkShare* share() const { return nullptr; }
+  virtual SplitFacts split_facts() const { return {}; }
+  // What the ways to everyone, and to those of smaller groups, have cost this worker.
+  virtual Traffic traffic() { return everyone().traffic(); }
   // What the ways to others have carried, and how fast they are.
   virtual std::vector<ProcessLink> links() = 0;
 

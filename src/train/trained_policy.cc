@@ -25,6 +25,7 @@ PolicyFiles ReadPolicyFile(const std::filesystem::path& file) {
 }
 
 void ResolveToAct(const PolicyFiles& files, RunSettings& settings) {
+  settings.ForgetSplit();
   const std::optional<EnvSpec> spec = SavedSpec(files.best ? *files.best : *files.checkpoint);
   if (spec) {
     settings.ResolveWithout(*spec);

@@ -48,6 +48,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.precision = NameOf(run.precision);
   if (run.compress != kNoCodec) facts.compress = run.compress;
   facts.workers = run.total_workers();
+  facts.model_parallel = run.model_parallel;
   facts.seed = run.seed;
   facts.steps = progress.steps;
   facts.wall_s = progress.wall_s;

@@ -17,7 +17,7 @@
 
 #include "trireme/base/system.h"
 #include "trireme/base/version.h"
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/peer_communicator.h"
 #include "trireme/metrics/report.h"
 #include "trireme/rpc/transport.h"
 #include "trireme/train/observer.h"
@@ -43,8 +43,8 @@ struct TrainOptions {
   double started_cpu_s = CpuSeconds();
   Straggler straggler = {};
   const std::atomic<bool>* stop =
-      nullptr;                        // set by a signal: write a checkpoint and stop at the next iteration
-  Communicator* processes = nullptr;  // that train together: this one's end; null when it is alone
+      nullptr;  // set by a signal: write a checkpoint and stop at the next iteration
+  PeerCommunicator* processes = nullptr;  // that train together: this one's end; null when it is alone
   // Store server: what the program is, how to prove it, what is started where the run has servers of its own
   // (a file, or a name to be looked for in PATH), whether acknowledged pushes are listed, and a line for
   // people, from any thread.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "trireme/base/rng.h"
@@ -56,7 +57,7 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   if (checkpoint) {
     LoadProgress(*checkpoint, Origin(), run_, network_, progress_);
     // Only workers of one process have their own part of the store in a checkpoint: there threads are ranks.
-    LoadStore(*checkpoint, Origin(), run_, links_->thread(), links_->store());
+    LoadStore(Held(*checkpoint), Origin(), run_, links_->thread(), links_->store());
     keeper_.GoOn(progress_);
   }
   progress_.AimAt(run_.target);
@@ -94,7 +95,7 @@ Resumed Worker::Enter(const std::optional<StateReader>& checkpoint) {
   if (fresh) MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
   Resumed resumed = Resumed::kExactly;
   if (checkpoint && entry.boundary.empty()) {
-    resumed = LoadAlgorithm(*checkpoint, Origin(), run_, rank, *algorithm_);
+    resumed = LoadAlgorithm(Held(*checkpoint), Origin(), run_, rank, *algorithm_);
     keeper_.SayWhenOpened(LoadOwn(*checkpoint, Origin(), run_, links_->store()));
   } else if (fresh && !entry.boundary.empty() && !entry.others_are_there) {
     resumed = Resumed::kNoExperience;  // that of the others is gone with them
@@ -131,6 +132,7 @@ void Worker::LoadCommon(const Boundary& boundary) {
 void Worker::Run() {
   try {
     links_->MakeLoop(*this)->Run();
+    if (PartOfLeaders()) whole_params_ = links_->share()->Whole(links_->store().params());
   } catch (const ServerLost& lost) {
     if (links_->thread() != 0 || folder_ == nullptr) throw;
     ledger_.KeepOwn();
@@ -152,6 +154,7 @@ std::int64_t Worker::Iterate(MetricRow& row) {
     row.Set("bytes_saved", static_cast<double>(ledger_.bytes_saved()));
     row.Set("residual_norm", links_->store().ResidualNorm());
   }
+  if (links_->share() != nullptr) ExpectSame(row);
   return algorithm_->steps_per_iteration();
 }
 
@@ -165,9 +168,18 @@ bool Worker::EvaluationDue() {
 void Worker::Evaluate(MetricRow& row) {
   const GradientGroup group = links_->gradient_group();
   const auto [first, count] = group.Own(run_.shards);
-  const EvaluationStop stop{.requested = [this] { return StopRequested(); },
-                            .leads = links_->leads(),
-                            .may_leave = links_->led_elsewhere()};
+  EvaluationStop stop{.requested = [this] { return StopRequested(); },
+                      .leads = links_->leads(),
+                      .may_leave = links_->led_elsewhere()};
+  if (const NetworkShare* share = links_->share()) {
+    // They act together, so they stop together.
+    stop.leads = PartOfLeaders();
+    stop.requested = [this, share] {
+      double requested = StopRequested();
+      share->group().Broadcast(std::span(&requested, 1));
+      return requested != 0;
+    };
+  }
   Record(evaluator_.Run(*algorithm_, group.comm, first, count, stop), row);
 }
 
@@ -182,7 +194,10 @@ void Worker::Record(const std::optional<Evaluation>& evaluation, MetricRow& row)
   row.Set("eval_return_mean", evaluation->mean);
   row.Set("eval_return_std", evaluation->std);
   if (evaluation->cut_off > 0) row.Set("eval_cut_off", evaluation->cut_off);
-  keeper_.Record(*evaluation, links_->store(), *algorithm_, ledger_.wall_s(), links_->leads(), progress_);
+  std::optional<StateWriter> together;  // all members make it
+  if (PartOfLeaders()) together = Policy();
+  const auto policy = [&] { return together ? std::move(*together) : Policy(); };
+  keeper_.Record(*evaluation, policy, ledger_.wall_s(), links_->leads(), progress_);
   if (!progress_.reached && run_.target && evaluation->mean >= *run_.target) {
     progress_.reached = true;
     progress_.time_to_target_s = ledger_.wall_s();
@@ -212,13 +227,57 @@ bool Worker::Gather(HandIn what) {
   ledger_.Gather();
   std::vector<std::string> states;
   if (what == HandIn::kStates) states = ledger_.GatherAside(State());
+  StateWriter learned;
+  if (what == HandIn::kStates && (links_->leads() || PartOfLeaders())) learned = Learned();
   if (!links_->leads()) return false;
-  WriteCheckpointOf(std::move(states));
+  WriteCheckpointOf(std::move(states), std::move(learned));
   return true;
 }
 
-// Empty where it is too large to be handed in: the checkpoint then holds no experience.
+// Whether this worker computes its network together with the leader.
+bool Worker::PartOfLeaders() const {
+  return links_->share() != nullptr && links_->gradient_group().comm.rank() == 0;
+}
+
+// Of the whole network. All who hold a part of the leader's make it with it.
+StateWriter Worker::Learned() const {
+  StateWriter learned = LearnedState(run_, links_->store(), *algorithm_);
+  if (links_->share() != nullptr) links_->share()->MakeWhole(learned);
+  return learned;
+}
+
+StateWriter Worker::Policy() const {
+  StateWriter policy;
+  policy.PutLikeParams("params", links_->store().params());
+  algorithm_->SaveCommon(policy);
+  if (links_->share() != nullptr) links_->share()->MakeWhole(policy);
+  return policy;
+}
+
+// What this worker reads of it: where it holds a part of the network, that part.
+StateReader Worker::Held(const StateReader& checkpoint) const {
+  return links_->share() == nullptr ? checkpoint : checkpoint.HeldAs(*links_->share());
+}
+
+// Members of a group step their own copies of the environments. Should these differ, what they compute together is of
+// no use, and what they measured differs.
+void Worker::ExpectSame(const MetricRow& row) {
+  std::vector<double> measured;
+  for (const auto& [name, value] : row.values()) measured.push_back(value);
+  std::vector<double> first = measured;
+  links_->share()->group().Broadcast(std::span<double>(first));
+  if (std::memcmp(first.data(), measured.data(), measured.size() * sizeof(double)) == 0) return;
+  Fail(
+      "workers that compute one network together have had other experience: the environment {} is not "
+      "reproducible, or "
+      "one of its copies failed. Train it without model_parallel",
+      run_.env);
+}
+
+// Empty where it is too large to be handed in: the checkpoint then holds no experience. Those that compute one network
+// together have the same, and the first hands it in.
 std::string Worker::State() {
+  if (links_->share() != nullptr && links_->share()->member() != 0) return "";
   StateWriter own;
   SaveWorkerState(run_, rank_, links_->store(), *algorithm_, own);
   std::string state = std::move(own).Encode();
@@ -232,9 +291,9 @@ std::string Worker::State() {
   return "";
 }
 
-void Worker::WriteCheckpointOf(std::vector<std::string> states) {
+void Worker::WriteCheckpointOf(std::vector<std::string> states, StateWriter&& learned) {
   SumAccounts();
-  keeper_.WriteCheckpoint(std::move(states), links_->store(), *algorithm_, progress_);
+  keeper_.WriteCheckpoint(std::move(states), std::move(learned), progress_);
 }
 
 }  // namespace trireme

@@ -38,7 +38,8 @@ class Worker {
   // These, and progress(), of rank 0 after Run.
   const std::vector<WorkerAccount>& accounts() const { return ledger_.accounts(); }
   bool interrupted() const { return interrupted_; }
-  std::span<const float> params() const { return links_->store().params(); }
+  // Of the whole network.
+  std::span<const float> params() const { return links_->share() ? whole_params_ : links_->store().params(); }
 
   // ---- For its loop ----
 
@@ -93,7 +94,7 @@ class Worker {
   // Every worker hands in what was decided; the leader keeps it. Returns whether this was the leader.
   bool Gather(HandIn what);
   // Of a leader that nobody hands anything to: parameters and the accounts that the ledger has, no experience.
-  void WriteCheckpoint() { WriteCheckpointOf({}); }
+  void WriteCheckpoint() { WriteCheckpointOf({}, Learned()); }
   bool has_led() const { return keeper_.opened(); }
   // Brings the accounts that the ledger has into the progress.
   void SumAccounts() { ledger_.SumInto(progress_, run_.asynchronous()); }
@@ -104,7 +105,12 @@ class Worker {
   void MakeAlgorithm(int rank, std::uint64_t seed);
   void Record(const std::optional<Evaluation>& evaluation, MetricRow& row);
   std::string State();
-  void WriteCheckpointOf(std::vector<std::string> states);
+  StateWriter Learned() const;
+  StateWriter Policy() const;
+  bool PartOfLeaders() const;
+  StateReader Held(const StateReader& checkpoint) const;
+  void ExpectSame(const MetricRow& row);
+  void WriteCheckpointOf(std::vector<std::string> states, StateWriter&& learned);
 
   const RunSettings& settings_;
   const RunConfig& run_;
@@ -123,6 +129,7 @@ class Worker {
   bool interrupted_ = false;
   std::optional<Decision> entered_;
   bool said_too_large_ = false;
+  std::vector<float> whole_params_;  // where it holds a part of them: after Run, of the first rank
   RunKeeper keeper_;
 };
 

@@ -36,6 +36,9 @@ TEST(Mpi, Broadcasts) { CheckBroadcasts(World()); }
 TEST(Mpi, Gathers) { CheckGather(World()); }
 TEST(Mpi, AnyOrder) { CheckAnyOrder(World()); }
 
+TEST(Mpi, Messages) { CheckMessages(World()); }
+TEST(Mpi, Groups) { CheckSplit(World()); }
+
 // A thread of its own stands for the threads of a process.
 TEST(Mpi, ThreadsInside) {
   ThreadGroup alone(1);

@@ -100,6 +100,42 @@ TEST_P(UnderMpi, TheSameBitsHoweverTheWorkersAreSpread) {
   }
 }
 
+// Groups of processes, and groups of threads with data parallelism between processes.
+TEST_P(UnderMpi, WorkersComputeOneNetworkTogether) {
+  const auto run = [&](const std::string& name) { return Set(SmallRun(name), {"hidden=[16,12]"}); };
+  const Json alone = ResultOf(RunTrireme(run("alone") + Args{"--workers", "1"}));
+  const Json tensor =
+      ResultOf(RunTrireme(run("tensor") + Args{"--workers", "2", "--model-parallel", "tensor=2"}));
+  EXPECT_NE(tensor["params_sha256"], alone["params_sha256"]);
+  for (const auto& [processes, workers] : {std::pair{2, "1"}, std::pair{4, "1"}, std::pair{2, "2"}}) {
+    for (const std::string split : {"pipeline=2", "tensor=2"}) {
+      const std::string name = split + std::to_string(processes) + workers;
+      const Json found = ResultOf(
+          RunProcesses(processes, run(name) + Args{"--workers", workers, "--model-parallel", split}));
+      const Json& expected = split == "tensor=2" ? tensor : alone;
+      EXPECT_EQ(found["params_sha256"], expected["params_sha256"]) << name;
+      EXPECT_EQ(found["eval_return_mean"], expected["eval_return_mean"]) << name;
+      EXPECT_EQ(found["model_bytes"].size(), found["workers"]) << name;
+    }
+  }
+}
+
+TEST_P(UnderMpi, AKilledMemberOfAGroupEndsTheJobAndTheRunGoesOnLater) {
+  const Args args = Set(LongRun("run", "0"), {"hidden=[16,12]"}) + Args{"--model-parallel", "pipeline=2"};
+  Process process(mpirun_, Launch(2, args));
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("run") >= 3; }));
+  const std::vector<pid_t> ranks = Ranks(process.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGKILL);
+  ASSERT_TRUE(process.EndsWithin(60));
+  EXPECT_NE(process.Wait().code, 0);
+  const std::string steps = std::to_string(512 * (MetricLines("run") + 5));
+  const Json resumed =
+      ResultOf(RunTrireme({"train", "--resume", Path("run"), "--json", "--steps", steps, "--workers", "2"}));
+  EXPECT_EQ(resumed["steps"], std::stoll(steps));
+  EXPECT_EQ(resumed["model_parallel"], "pipeline=2,micro_batches=8");
+}
+
 // Between two processes an all-reduction of few bytes is one message of each, with all floats.
 TEST_P(UnderMpi, ResultsTellWhatEveryLinkCarried) {
   const Variable by_messages("TRIREME_MPI_SHARED", "off");

@@ -119,6 +119,8 @@ class MpiProcesses final : public Processes {
       messages_.emplace(copy, Names(copy), spin_, timeout_s, LongestMessage());
       group_ = &*messages_;
     }
+    world_.emplace(MPI_COMM_WORLD, Names(MPI_COMM_WORLD), spin_, timeout_s, LongestMessage(),
+                   /*measured=*/false);
   }
 
   int rank() const override { return group_->rank(); }
@@ -137,7 +139,14 @@ class MpiProcesses final : public Processes {
   }
   Traffic traffic() const override { return group_->traffic(); }
   std::vector<ProcessLink> links() const override { return group_->links(); }
-  void Abort() override { group_->Abort(); }
+  void Abort() override {
+    group_->Abort();
+    world_->Abort();
+  }
+  void Send(int to, std::span<const float> values) override { world_->Send(to, values); }
+  void Receive(int from, std::span<float> values) override { world_->Receive(from, values); }
+  // By messages, also inside a host.
+  std::unique_ptr<PeerCommunicator> Split(int colour) override { return world_->Split(colour); }
   int processors() const override { return processors_; }
 
   void Leave(int code) override {
@@ -200,6 +209,7 @@ class MpiProcesses final : public Processes {
   std::optional<SharedMemoryCommunicator> inside_;
   std::optional<MessageCommunicator> messages_;
   std::optional<HybridCommunicator> hosts_;
+  std::optional<MessageCommunicator> world_;  // what goes from one rank to another
   Communicator* group_ = nullptr;
 };
 

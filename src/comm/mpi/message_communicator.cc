@@ -15,8 +15,6 @@
 namespace trireme {
 namespace {
 
-constexpr int kTag = 0;  // messages between two ranks stay in order
-
 // to <- to + from, by the kernel that everybody adds with.
 template <class T>
 void Add(std::span<T> to, const T* from) {
@@ -37,7 +35,7 @@ void CheckMpi(int code, const char* what) {
 }
 
 MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin,
-                                         double timeout_s, std::size_t longest)
+                                         double timeout_s, std::size_t longest, bool measured)
     : comm_(comm),
       names_(std::move(names)),
       spins_(spin ? kUsualSpins : 0),
@@ -47,8 +45,12 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
   CheckMpi(MPI_Comm_rank(comm, &rank_), "tell the rank");
   CheckMpi(MPI_Comm_size(comm, &size_), "tell the size");
   TRIREME_CHECK(names_.size() == static_cast<std::size_t>(size_));
-  MeasureLinks();
+  links_.resize(size_);
+  if (measured) MeasureLinks();
 }
+
+// Whoever leaves in trouble, with messages on their way, ends the job.
+MessageCommunicator::~MessageCommunicator() = default;
 
 // All pairs at once, as in a sum. Messages go back and forth, and who sends first tells the other what it has
 // measured: the other end, if it is late, finds messages that have arrived before it looked, as if they took no
@@ -94,33 +96,37 @@ std::vector<ProcessLink> MessageCommunicator::links() const {
   return used;
 }
 
-MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes) {
+MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes,
+                                                            int tag) {
   TRIREME_CHECK(bytes.size() <= longest_);
   if (aborted_.load()) throw Error("another worker failed");
   links_[to].messages += 1;
   links_[to].bytes += bytes.size();
   Pending pending{.peer = to};
   CheckMpi(
-      MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, kTag, comm_, &pending.request),
+      MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, tag, comm_, &pending.request),
       "send");
   return pending;
 }
 
-MessageCommunicator::Pending MessageCommunicator::StartReceive(int from, std::span<std::byte> bytes) {
+MessageCommunicator::Pending MessageCommunicator::StartReceive(int from, std::span<std::byte> bytes,
+                                                               int tag) {
   TRIREME_CHECK(bytes.size() <= longest_);
   Pending pending{.peer = from};
   CheckMpi(
-      MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, kTag, comm_, &pending.request),
+      MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, tag, comm_, &pending.request),
       "receive");
   return pending;
 }
 
+bool MessageCommunicator::Done(Pending& pending) {
+  int flag = 0;
+  CheckMpi(MPI_Test(&pending.request, &flag, MPI_STATUS_IGNORE), "exchange messages");
+  return flag != 0;
+}
+
 void MessageCommunicator::Wait(Pending& pending) {
-  const auto done = [&] {
-    int flag = 0;
-    CheckMpi(MPI_Test(&pending.request, &flag, MPI_STATUS_IGNORE), "exchange messages");
-    return flag != 0;
-  };
+  const auto done = [&] { return Done(pending); };
   links_[pending.peer].waited_s += WaitUntil(spins_, done, [&](double waited_s) {
     if (aborted_.load()) throw Error("another worker failed");
     if (waited_s < timeout_s_) return;
@@ -335,6 +341,46 @@ std::vector<std::string> MessageCommunicator::AllGather(std::string bytes) {
   std::vector<std::string> all;
   Unpack(packed, all);
   return all;
+}
+
+// A copy is kept until MPI has done with it, which it is asked whenever another message is sent.
+void MessageCommunicator::Send(int to, std::span<const float> values) {
+  TRIREME_CHECK(to != rank_);
+  std::erase_if(outgoing_, [&](Outgoing& old) {
+    return std::ranges::all_of(old.sends, [&](Pending& send) { return Done(send); });
+  });
+  Outgoing& out = outgoing_.emplace_back();
+  out.values.assign(values.begin(), values.end());
+  std::span<const std::byte> bytes = std::as_bytes(std::span(out.values));
+  do {
+    const std::size_t size = std::min(longest_, bytes.size());
+    out.sends.push_back(StartSend(to, bytes.first(size), kPeerTag));
+    bytes = bytes.subspan(size);
+  } while (!bytes.empty());
+}
+
+void MessageCommunicator::Receive(int from, std::span<float> values) {
+  TRIREME_CHECK(from != rank_);
+  operation_ = "an exchange of two";
+  std::span<std::byte> bytes = std::as_writable_bytes(values);
+  do {
+    const std::size_t size = std::min(longest_, bytes.size());
+    Pending pending = StartReceive(from, bytes.first(size), kPeerTag);
+    Wait(pending);
+    bytes = bytes.subspan(size);
+  } while (!bytes.empty());
+}
+
+std::unique_ptr<PeerCommunicator> MessageCommunicator::Split(int colour) {
+  MPI_Comm part;
+  CheckMpi(MPI_Comm_split(comm_, colour, rank_, &part), "split a group");
+  std::vector<int> colours(size_);
+  CheckMpi(MPI_Allgather(&colour, 1, MPI_INT, colours.data(), 1, MPI_INT, comm_), "split a group");
+  std::vector<std::string> names;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (colours[rank] == colour) names.push_back(names_[rank]);
+  }
+  return std::make_unique<MessageCommunicator>(part, std::move(names), spins_ > 0, timeout_s_, longest_);
 }
 
 template void MessageCommunicator::Reduce(std::span<float>);

@@ -24,27 +24,30 @@
 
 #include <atomic>
 #include <cstddef>
+#include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/aligned.h"
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/peer_communicator.h"
 
 namespace trireme {
 
 // Throws Error when a call of MPI failed.
 void CheckMpi(int code, const char* what);
 
-class MessageCommunicator final : public Communicator {
+class MessageCommunicator final : public PeerCommunicator {
  public:
   static constexpr std::size_t kSmall = 32 * 1024;
   static constexpr std::size_t kSegment = 512 * 1024;
   static constexpr std::size_t kLongest = std::size_t{1} << 30;
 
   // Owns `comm`. `names`: what messages call the ranks. `longest`: bytes of one message, a multiple of 8 and
-  // the same at all ranks.
+  // the same at all ranks. `measured`: links are tried out first, by all ranks.
   MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s,
-                      std::size_t longest);
+                      std::size_t longest, bool measured = true);
+  ~MessageCommunicator() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -62,14 +65,20 @@ class MessageCommunicator final : public Communicator {
   // To the ranks that sums and broadcasts go to: those that differ in one bit.
   std::vector<ProcessLink> links() const override;
   void Abort() override { aborted_.store(true); }
+  void Send(int to, std::span<const float> values) override;
+  void Receive(int from, std::span<float> values) override;
+  std::unique_ptr<PeerCommunicator> Split(int colour) override;
 
  private:
   struct Pending {
     MPI_Request request = MPI_REQUEST_NULL;
     int peer = -1;
   };
-  Pending StartSend(int to, std::span<const std::byte> bytes);
-  Pending StartReceive(int from, std::span<std::byte> bytes);
+  // What collective operations send, and what one rank sends to another, each in order.
+  static constexpr int kTag = 0, kPeerTag = 1;
+  Pending StartSend(int to, std::span<const std::byte> bytes, int tag = kTag);
+  Pending StartReceive(int from, std::span<std::byte> bytes, int tag = kTag);
+  bool Done(Pending& pending);
   void Wait(Pending& pending);
   void MeasureLinks();
   void Send(int to, std::span<const std::byte> bytes);
@@ -91,7 +100,7 @@ class MessageCommunicator final : public Communicator {
   template <class T>
   void ExchangeAndAdd(int partner, std::span<T> give, std::span<T> keep, bool last);
 
-  const MPI_Comm comm_;
+  MPI_Comm comm_;
   int rank_ = 0, size_ = 1;
   const std::vector<std::string> names_;
   const int spins_;
@@ -102,6 +111,12 @@ class MessageCommunicator final : public Communicator {
   AlignedBuffer<std::byte> scratch_;       // grows to the largest operand
   std::vector<Pending> sends_, receives_;  // of segments
   std::vector<ProcessLink> links_;         // by rank of the other end
+  // Copies of what is on its way to another rank.
+  struct Outgoing {
+    std::vector<float> values;
+    std::vector<Pending> sends;
+  };
+  std::list<Outgoing> outgoing_;
 };
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/passes.h"
 #include "trireme/nn/precision.h"
 
 namespace trireme {
@@ -174,7 +175,8 @@ class Track {
 
 class TorchTape final : public Tape {
  public:
-  TorchTape(const Network& network, const at::Device& place, at::ScalarType element) : place_(place) {
+  TorchTape(const Network& network, const at::Device& place, at::ScalarType element, int pass_size)
+      : place_(place), pass_size_(pass_size), buffers_(network.spec(), pass_size) {
     for (std::size_t t = 0; t < network.spec().towers.size(); ++t) {
       tracks_.emplace_back(network, t, place, element);
     }
@@ -196,9 +198,14 @@ class TorchTape final : public Tape {
   void Backward(std::size_t tower, const float* d_outputs, std::span<float> gradient, float* d_x) override {
     OnDevice(place_, [&] { tracks_[tower].Backward(d_outputs, gradient, d_x, loss_scale_); });
   }
+  void AddGradient(LossSamples& samples, std::span<float> gradient) override {
+    AddGradientInPasses(*this, pass_size_, buffers_, samples, gradient);
+  }
 
  private:
   const at::Device place_;
+  const int pass_size_;
+  PassBuffers buffers_;
   std::span<const float> params_;
   float loss_scale_ = 1;
   std::vector<Track> tracks_;
@@ -228,10 +235,12 @@ class TorchExecutor final : public Executor {
   const Network& network() const override { return network_; }
   int pass_size() const override { return pass_size_; }
   bool loss_scaled() const override { return NeedsLossScale(precision_); }
-  // Memory is taken as passes need it.
-  std::unique_ptr<Tape> MakeTape(int) const override {
-    return OnDevice(place_,
-                    [&] { return std::make_unique<TorchTape>(network_, place_, ElementOf(precision_)); });
+  // Memory of the device is taken as passes need it.
+  std::unique_ptr<Tape> MakeTape(int capacity) const override {
+    return OnDevice(place_, [&] {
+      return std::make_unique<TorchTape>(network_, place_, ElementOf(precision_),
+                                         std::min(capacity, pass_size_));
+    });
   }
 
  private:
