@@ -15,13 +15,15 @@ namespace trireme {
 using Slot = SharedMemoryCommunicator::Seat::Slot;
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(Seat* seats, int rank, std::vector<std::string> names,
-                                                   int processors, double timeout_s)
+                                                   int processors, double timeout_s,
+                                                   std::function<void()> meanwhile)
     : seats_(seats),
       rank_(rank),
       size_(static_cast<int>(names.size())),
       names_(std::move(names)),
       spins_(size_ <= processors ? kUsualSpins : 0),
-      timeout_s_(timeout_s) {
+      timeout_s_(timeout_s),
+      meanwhile_(std::move(meanwhile)) {
   TRIREME_CHECK(size_ <= kMostRanks);
 }
 
@@ -48,6 +50,7 @@ void SharedMemoryCommunicator::WaitFor(int rank, std::uint64_t step) {
       spins_, [&] { return published.load(std::memory_order_acquire) >= step; },
       [&](double waited_s) {
         if (aborted_.load()) throw Error("another worker failed");
+        if (meanwhile_) meanwhile_();
         if (waited_s < timeout_s_) return;
         Fail("{} waited {:.0f} s for {} in {}: it hangs, is stopped, or does something else", names_[rank_],
              waited_s, names_[rank], operation_);

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,10 @@ class SharedMemoryCommunicator final : public Communicator {
     Slot slots[kSlots];
   };
 
-  // `seats`: of all ranks. `names`: what messages call them; `processors`: of the host.
+  // `seats`: of all ranks. `names`: what messages call them; `processors`: of the host. `meanwhile`: called now and
+  // then while this rank waits for others, if there is such a function.
   SharedMemoryCommunicator(Seat* seats, int rank, std::vector<std::string> names, int processors,
-                           double timeout_s);
+                           double timeout_s, std::function<void()> meanwhile = {});
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -81,6 +83,7 @@ class SharedMemoryCommunicator final : public Communicator {
   const std::vector<std::string> names_;
   const int spins_;
   const double timeout_s_;
+  const std::function<void()> meanwhile_;
   std::uint64_t step_ = 0;      // the current one; each begins with Begin()
   const char* operation_ = "";  // for messages
   std::atomic<bool> aborted_{false};

@@ -184,7 +184,11 @@ class MpiProcesses final : public Processes {
     new (&seats[rank].published) std::atomic<std::uint64_t>(0);
     CheckMpi(MPI_Win_sync(window_), "share memory");
     CheckMpi(MPI_Barrier(host_), "share memory");
-    inside_.emplace(seats, rank, Names(host_), ProcessorsOfHost(), timeout_s);
+    // MPI goes on with a message only while its sender calls MPI, which may now wait here for the receiver.
+    const auto meanwhile = [this] {
+      if (world_) world_->LetMessagesMove();
+    };
+    inside_.emplace(seats, rank, Names(host_), ProcessorsOfHost(), timeout_s, meanwhile);
     group_ = &*inside_;
   }
 

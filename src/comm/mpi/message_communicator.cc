@@ -49,9 +49,6 @@ MessageCommunicator::MessageCommunicator(MPI_Comm comm, std::vector<std::string>
   if (measured) MeasureLinks();
 }
 
-// Whoever leaves in trouble, with messages on their way, ends the job.
-MessageCommunicator::~MessageCommunicator() = default;
-
 // All pairs at once, as in a sum. Messages go back and forth, and who sends first tells the other what it has
 // measured: the other end, if it is late, finds messages that have arrived before it looked, as if they took no
 // time. The pairs take turns from the lowest bit to the highest, so nobody waits in a circle.
@@ -99,7 +96,7 @@ std::vector<ProcessLink> MessageCommunicator::links() const {
 MessageCommunicator::Pending MessageCommunicator::StartSend(int to, std::span<const std::byte> bytes,
                                                             int tag) {
   TRIREME_CHECK(bytes.size() <= longest_);
-  if (aborted_.load()) throw Error("another worker failed");
+  if (post_->aborted.load()) throw Error("another worker failed");
   links_[to].messages += 1;
   links_[to].bytes += bytes.size();
   Pending pending{.peer = to};
@@ -128,7 +125,7 @@ bool MessageCommunicator::Done(Pending& pending) {
 void MessageCommunicator::Wait(Pending& pending) {
   const auto done = [&] { return Done(pending); };
   links_[pending.peer].waited_s += WaitUntil(spins_, done, [&](double waited_s) {
-    if (aborted_.load()) throw Error("another worker failed");
+    if (post_->aborted.load()) throw Error("another worker failed");
     if (waited_s < timeout_s_) return;
     Fail("{} waited {:.0f} s for {} in {}: it hangs, is stopped, does something else, or is cut off",
          names_[rank_], waited_s, names_[pending.peer], operation_);
@@ -346,10 +343,11 @@ std::vector<std::string> MessageCommunicator::AllGather(std::string bytes) {
 // A copy is kept until MPI has done with it, which it is asked whenever another message is sent.
 void MessageCommunicator::Send(int to, std::span<const float> values) {
   TRIREME_CHECK(to != rank_);
-  std::erase_if(outgoing_, [&](Outgoing& old) {
+  std::erase_if(post_->outgoing, [&](Post::Outgoing& old) {
     return std::ranges::all_of(old.sends, [&](Pending& send) { return Done(send); });
   });
-  Outgoing& out = outgoing_.emplace_back();
+  post_->used = true;
+  Post::Outgoing& out = post_->outgoing.emplace_back();
   out.values.assign(values.begin(), values.end());
   std::span<const std::byte> bytes = std::as_bytes(std::span(out.values));
   do {
@@ -380,7 +378,18 @@ std::unique_ptr<PeerCommunicator> MessageCommunicator::Split(int colour) {
   for (int rank = 0; rank < size_; ++rank) {
     if (colours[rank] == colour) names.push_back(names_[rank]);
   }
-  return std::make_unique<MessageCommunicator>(part, std::move(names), spins_ > 0, timeout_s_, longest_);
+  auto group =
+      std::make_unique<MessageCommunicator>(part, std::move(names), spins_ > 0, timeout_s_, longest_);
+  group->post_ = post_;
+  return group;
+}
+
+// Looking for a message that cannot be there makes MPI look after all of them. Whether a send counts as done says
+// little: it may be, and its bytes still lie in a queue here.
+void MessageCommunicator::LetMessagesMove() {
+  if (!post_->used) return;
+  int flag = 0;
+  CheckMpi(MPI_Iprobe(MPI_ANY_SOURCE, kNobodysTag, comm_, &flag, MPI_STATUS_IGNORE), "look for messages");
 }
 
 template void MessageCommunicator::Reduce(std::span<float>);

@@ -47,7 +47,6 @@ class MessageCommunicator final : public PeerCommunicator {
   // the same at all ranks. `measured`: links are tried out first, by all ranks.
   MessageCommunicator(MPI_Comm comm, std::vector<std::string> names, bool spin, double timeout_s,
                       std::size_t longest, bool measured = true);
-  ~MessageCommunicator() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -64,18 +63,21 @@ class MessageCommunicator final : public PeerCommunicator {
   Traffic traffic() const override;
   // To the ranks that sums and broadcasts go to: those that differ in one bit.
   std::vector<ProcessLink> links() const override;
-  void Abort() override { aborted_.store(true); }
+  void Abort() override { post_->aborted.store(true); }
   void Send(int to, std::span<const float> values) override;
   void Receive(int from, std::span<float> values) override;
   std::unique_ptr<PeerCommunicator> Split(int colour) override;
+  // Gives MPI time for messages that are on their way, of this communicator and those it was split into. For waits
+  // that do not call MPI.
+  void LetMessagesMove();
 
  private:
   struct Pending {
     MPI_Request request = MPI_REQUEST_NULL;
     int peer = -1;
   };
-  // What collective operations send, and what one rank sends to another, each in order.
-  static constexpr int kTag = 0, kPeerTag = 1;
+  // What collective operations send, and what one rank sends to another, each in order; and what nobody sends.
+  static constexpr int kTag = 0, kPeerTag = 1, kNobodysTag = 2;
   Pending StartSend(int to, std::span<const std::byte> bytes, int tag = kTag);
   Pending StartReceive(int from, std::span<std::byte> bytes, int tag = kTag);
   bool Done(Pending& pending);
@@ -106,17 +108,21 @@ class MessageCommunicator final : public PeerCommunicator {
   const int spins_;
   const double timeout_s_;
   const std::size_t longest_;
-  const char* operation_ = "";  // for messages
-  std::atomic<bool> aborted_{false};
+  const char* operation_ = "";             // for messages
   AlignedBuffer<std::byte> scratch_;       // grows to the largest operand
   std::vector<Pending> sends_, receives_;  // of segments
   std::vector<ProcessLink> links_;         // by rank of the other end
-  // Copies of what is on its way to another rank.
-  struct Outgoing {
-    std::vector<float> values;
-    std::vector<Pending> sends;
+  // What a communicator and those it is split into have together.
+  struct Post {
+    struct Outgoing {
+      std::vector<float> values;
+      std::vector<Pending> sends;
+    };
+    std::atomic<bool> aborted{false};
+    std::list<Outgoing> outgoing;  // copies of what is on its way to another rank
+    bool used = false;             // whether anything was ever sent so
   };
-  std::list<Outgoing> outgoing_;
+  std::shared_ptr<Post> post_ = std::make_shared<Post>();
 };
 
 }  // namespace trireme
