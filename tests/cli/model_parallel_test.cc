@@ -29,7 +29,7 @@ TEST_P(EitherSplitTest, CartPoleIsLearnedAndThePolicyIsWhole) {
   EXPECT_TRUE(result["reached_target"]) << result;
   EXPECT_EQ(result["model_bytes"].size(), 2u);
   const Json evaluation = ResultOf(RunTrireme({"eval", Path("run"), "--json"}));
-  EXPECT_GE(evaluation["return_mean"], 475) << evaluation;
+  EXPECT_GE(evaluation["eval_return_mean"], 475) << evaluation;
 }
 
 TEST_P(EitherSplitTest, AnInterruptedRunGoesOnExactly) {
@@ -90,8 +90,8 @@ TEST_F(ModelParallelTest, WhatCannotWorkIsRefusedBeforeAnythingIsWritten) {
           {"more stages than tower policy has hidden layers"});
   refused({"--workers", "1", "--model-parallel", "tensor=2"}, {"makes groups of 2 workers", "--workers 1"});
   refused({"--workers", "2", "--model-parallel", "columns=2"}, {"expected none, tensor=2 or pipeline=2"});
-  refused({"--workers", "2", "--model-parallel", "tensor=99999999999999999999"}, {"--model-parallel"});
-  refused({"--workers", "2", "--model-parallel", "pipeline=2,micro_batches=0"}, {"--model-parallel"});
+  refused({"--workers", "2", "--model-parallel", "tensor=99999999999999999999"}, {"model_parallel", "expected none"});
+  refused({"--workers", "2", "--model-parallel", "pipeline=2,micro_batches=0"}, {"model_parallel", "expected none"});
   refused({"--store", "shared", "--model-parallel", "tensor=2"}, {"use --store allreduce"});
 }
 
