@@ -38,14 +38,7 @@ TEST_P(CodecTest, CartPoleIsLearned) {
 }
 
 TEST_P(CodecTest, AnInterruptedRunGoesOnExactly) {
-  const Json whole = ResultOf(RunTrireme(OnServers("whole", GetParam())));
-  Process process(kBinary, OnServers("cut", GetParam(), {"--straggler", "worker=0,factor=40"}));
-  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
-  process.Signal(SIGTERM);
-  const Json partial = ResultOf(process.Wait(), 128 + SIGTERM);
-  EXPECT_LT(partial["steps"], whole["steps"]);
-  EXPECT_EQ(Resume("cut")["params_sha256"], whole["params_sha256"]);
-  EXPECT_EQ(TimelessRows(Path("cut")), TimelessRows(Path("whole")));
+  ExpectGoesOnExactly([&](const std::string& name) { return OnServers(name, GetParam()); });
 }
 
 TEST_F(CompressTest, LocalStepsLearnCartPole) {

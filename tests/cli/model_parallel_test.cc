@@ -33,14 +33,7 @@ TEST_P(EitherSplitTest, CartPoleIsLearnedAndThePolicyIsWhole) {
 }
 
 TEST_P(EitherSplitTest, AnInterruptedRunGoesOnExactly) {
-  const Json whole = ResultOf(RunTrireme(SplitRun("whole", GetParam())));
-  Process process(kBinary, SplitRun("cut", GetParam(), {"--straggler", "worker=0,factor=40"}));
-  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
-  process.Signal(SIGTERM);
-  const Json partial = ResultOf(process.Wait(), 128 + SIGTERM);
-  EXPECT_LT(partial["steps"], whole["steps"]);
-  EXPECT_EQ(Resume("cut")["params_sha256"], whole["params_sha256"]);
-  EXPECT_EQ(TimelessRows(Path("cut")), TimelessRows(Path("whole")));
+  ExpectGoesOnExactly([&](const std::string& name) { return SplitRun(name, GetParam()); });
 }
 
 TEST_P(EitherSplitTest, AKilledRunGoesOnExactly) {
@@ -90,8 +83,10 @@ TEST_F(ModelParallelTest, WhatCannotWorkIsRefusedBeforeAnythingIsWritten) {
           {"more stages than tower policy has hidden layers"});
   refused({"--workers", "1", "--model-parallel", "tensor=2"}, {"makes groups of 2 workers", "--workers 1"});
   refused({"--workers", "2", "--model-parallel", "columns=2"}, {"expected none, tensor=2 or pipeline=2"});
-  refused({"--workers", "2", "--model-parallel", "tensor=99999999999999999999"}, {"model_parallel", "expected none"});
-  refused({"--workers", "2", "--model-parallel", "pipeline=2,micro_batches=0"}, {"model_parallel", "expected none"});
+  refused({"--workers", "2", "--model-parallel", "tensor=99999999999999999999"},
+          {"model_parallel", "expected none"});
+  refused({"--workers", "2", "--model-parallel", "pipeline=2,micro_batches=0"},
+          {"model_parallel", "expected none"});
   refused({"--store", "shared", "--model-parallel", "tensor=2"}, {"use --store allreduce"});
 }
 

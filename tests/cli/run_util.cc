@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 
@@ -153,6 +154,17 @@ Args CliTest::SmallRunOf(const std::string& algo, const std::string& name) const
 
 Json CliTest::Resume(const std::string& name, const Args& more) const {
   return ResultOf(RunTrireme(Args{"train", "--resume", Path(name), "--json"} + more));
+}
+
+void CliTest::ExpectGoesOnExactly(const std::function<Args(const std::string& name)>& args) const {
+  const Json whole = ResultOf(RunTrireme(args("whole")));
+  Process process(kBinary, args("cut") + Args{"--straggler", "worker=0,factor=40"});
+  ASSERT_TRUE(process.RunsUntil([&] { return MetricLines("cut") >= 3; }));
+  process.Signal(SIGTERM);
+  const Json partial = ResultOf(process.Wait(), 128 + SIGTERM);
+  EXPECT_LT(partial["steps"], whole["steps"]);
+  EXPECT_EQ(Resume("cut")["params_sha256"], whole["params_sha256"]);
+  EXPECT_EQ(TimelessRows(Path("cut")), TimelessRows(Path("whole")));
 }
 
 std::size_t CliTest::MetricLines(const std::string& name) const {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -78,6 +79,9 @@ class CliTest : public ::testing::Test {
   Args SmallRunOf(const std::string& algo, const std::string& name) const;
   // Continues the run in Path(name) to its end; expects success.
   Json Resume(const std::string& name, const Args& more = {}) const;
+  // Runs `args` of a name once as they are, and once interrupted by SIGTERM in the middle and resumed: expects the same
+  // bits and rows.
+  void ExpectGoesOnExactly(const std::function<Args(const std::string& name)>& args) const;
   // Whole lines of its metrics.jsonl; 0 while there is none.
   std::size_t MetricLines(const std::string& name) const;
 
