@@ -43,11 +43,11 @@ void ListDevices() {
     Print("cpu", fmt::format("the same processors by libtorch {}, one thread for each worker ({})",
                              torch.version, FindPlugin(kTorchLibrary)->string()));
     ListCuda(torch);
+    fmt::print("\nTrain on one with: trireme train --env CartPole-v1 --device cpu\n");
   } catch (const Error& error) {
     Print("cpu", fmt::format("no: {}", error.what()));
     Print("cuda", fmt::format("no, for the same reason; {}", AskCudaDriver().Describe()));
   }
-  fmt::print("\nTrain on one with: trireme train --env CartPole-v1 --device cpu\n");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "trireme/base/system.h"
 
@@ -9,6 +10,15 @@ namespace trireme {
 namespace {
 
 std::string Section(int rank, const char* what) { return fmt::format("residual/{}/{}", rank, what); }
+
+// Throws Error when there are not as many, or some are not finite.
+std::vector<float> Read(const StateReader& in, const std::string& name, std::size_t size) {
+  std::vector<float> values(size);
+  in.Get<float>(name, std::span(values));
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+    Fail("section \"{}\" has values that are not finite", name);
+  return values;
+}
 
 }  // namespace
 
@@ -70,17 +80,16 @@ void GradientEncoder::Save(int rank, StateWriter& out) const {
 
 int GradientEncoder::SavedIn(const StateReader& in) {
   int saved = 0;
-  while (in.Has(Section(saved, "values"))) ++saved;
+  while (in.Has(Section(saved, "values")) || in.Has(Section(saved, "layout"))) ++saved;
   return saved;
 }
 
 std::vector<float> GradientEncoder::SumOfAll(const StateReader& in) {
-  std::vector<float> sum, values;
-  for (int sender = 0; sender < SavedIn(in); ++sender) {
-    const std::string name = Section(sender, "values");
-    if (sender == 0) values.resize(in.GetText(name).size() / sizeof(float));
-    in.Get<float>(name, std::span(values));
-    sum.resize(values.size());
+  const int saved = SavedIn(in);
+  if (saved == 0) return {};
+  std::vector<float> sum(in.GetText(Section(0, "values")).size() / sizeof(float));
+  for (int sender = 0; sender < saved; ++sender) {
+    const std::vector<float> values = Read(in, Section(sender, "values"), sum.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
   }
   return sum;
@@ -90,26 +99,24 @@ GradientEncoder::Loaded GradientEncoder::Load(int rank, int ranks, const StateRe
   const int saved = SavedIn(in);
   if (saved == 0) return Loaded::kNothing;
   const bool exactly = saved == ranks;
-  std::vector<float> values(size_);
-  in.Get<float>(Section(exactly ? rank : 0, "values"),
-                std::span(values));  // throws where the size is another
-  if (!exactly) {
-    if (rank == 0) {
-      values = SumOfAll(in);
-    } else {
-      std::ranges::fill(values, 0.0f);
-    }
+  std::size_t memory_size = 0;
+  for (const CodecState& state : states_) memory_size += state.memory.size();
+  // Of all senders, not only this one: whoever leads must know what is wrong with any of them before it begins.
+  std::vector<float> values(size_), memory;
+  for (int sender = 0; sender < saved; ++sender) {
+    const std::vector<float> found = Read(in, Section(sender, "values"), size_);
+    if (exactly && sender == rank) values = found;
+    if (!exactly && rank == 0) std::ranges::transform(values, found, values.begin(), std::plus());
+    if (!exactly || in.GetText(Section(sender, "layout")) != Layout()) continue;
+    const std::vector<float> remembered = Read(in, Section(sender, "memory"), memory_size);
+    if (sender == rank) memory = remembered;
   }
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(parts_[part].begin), parts_[part].size,
                 states_[part].residual.begin());
   }
   if (!exactly) return Loaded::kSummed;
-  if (in.GetText(Section(rank, "layout")) != Layout()) return Loaded::kExactly;
-  std::size_t size = 0;
-  for (const CodecState& state : states_) size += state.memory.size();
-  std::vector<float> memory(size);
-  in.Get<float>(Section(rank, "memory"), std::span(memory));
+  if (memory.empty()) return Loaded::kExactly;
   const float* from = memory.data();
   for (CodecState& state : states_) {
     std::copy_n(from, state.memory.size(), state.memory.begin());

@@ -46,7 +46,8 @@ class GradientEncoder {
   // of all senders.
   void Save(int rank, StateWriter& out) const;
   // What a checkpoint of as many senders has for this one is taken over exactly. Of another number of senders,
-  // the first one takes the sum of all, so that nothing is lost. Throws Error when they are of another network.
+  // the first one takes the sum of all, so that nothing is lost. Throws Error, at every sender alike, when those of any
+  // are of another network or not finite.
   enum class Loaded { kNothing, kExactly, kSummed };
   Loaded Load(int rank, int ranks, const StateReader& in);
   // How many senders a checkpoint has residuals of, and their sum; empty without any. Throws Error.

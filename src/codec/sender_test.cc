@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
@@ -97,6 +98,34 @@ TEST(GradientEncoderTest, SavedResidualsGoOn) {
     EXPECT_THROW(another.Load(0, 1, StateReader(out.Encode())), Error);
     EXPECT_THROW(another.Load(0, 2, StateReader(out.Encode())), Error);
     EXPECT_EQ(another.Load(0, 2, StateReader(StateWriter().Encode())), GradientEncoder::Loaded::kNothing);
+  }
+}
+
+// Whoever leads must not begin, and change the folder of a run, when another cannot.
+TEST(GradientEncoderTest, WhatIsWrongWithOneSenderIsSaidByAll) {
+  const std::vector<float> good(100, 1.0f), shorter(99, 1.0f), none;
+  std::vector<float> not_finite = good;
+  not_finite[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto load = [&](int rank, int ranks, const std::vector<float>& values,
+                        std::span<const float> memory) {
+    StateWriter out;
+    GradientEncoder encoder("powersgd=2", {{0, 100}});
+    encoder.Save(0, out);
+    if (!values.empty()) out.Put<float>("residual/1/values", values);
+    out.Put<float>("residual/1/memory", memory);
+    out.PutText("residual/1/layout", "powersgd=2, 1 parts");
+    return encoder.Load(rank, ranks, StateReader(out.Encode()));
+  };
+  const CodecState state = MakeCodec("powersgd=2")->MakeState(100);
+  const std::vector<float> memory(state.memory.size(), 1.0f);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(load(rank, 2, good, memory), GradientEncoder::Loaded::kExactly);
+    EXPECT_EQ(load(rank, 4, good, memory), GradientEncoder::Loaded::kSummed);
+    for (const int ranks : {2, 4}) {
+      for (const std::vector<float>& bad : {shorter, not_finite, none})
+        EXPECT_THROW(load(rank, ranks, bad, memory), Error);
+    }
+    EXPECT_THROW(load(rank, 2, good, std::span(memory).first(1)), Error);
   }
 }
 

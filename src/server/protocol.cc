@@ -59,6 +59,7 @@ void RunTerms::Fields(ConfigFields& field) {
   field("round_s", round_s, "the longest wait for a worker that is alive", Between(0.1, 86400));
   field("compress", compress, "how gradients travel");
   field("compress_params", compress_params, "how parameters travel");
+  field("precision", precision, "in step: bits that networks are computed with");
   optimizer.Fields(field);
 }
 

@@ -162,6 +162,7 @@ struct RunTerms {
   double lease_s = 5, round_s = 300;
   // How gradients and parameters travel: codecs, or kNoCodec.
   std::string compress = std::string(kNoCodec), compress_params = std::string(kNoCodec);
+  std::string precision = "fp32";  // in step: of those who compute
   OptimizerSettings optimizer;
 
   // Floats that a server holds for each parameter besides itself: moments of the optimizer and, where workers in

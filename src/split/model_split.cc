@@ -26,6 +26,7 @@ ModelSplit ModelSplit::Parse(std::string_view text) {
   ModelSplit split;
   if (Trim(text) == "none") return split;
   std::string_view rest = text;
+  bool said = false;  // how many micro-batches
   for (bool first = true, more = true; more; first = false) {
     const std::size_t comma = rest.find(',');
     const std::string_view item = rest.substr(0, comma);
@@ -38,7 +39,8 @@ ModelSplit ModelSplit::Parse(std::string_view text) {
     if (first && (key == "tensor" || key == "pipeline")) {
       split.kind = key == "tensor" ? Kind::kTensor : Kind::kPipeline;
       split.members = NumberIn(value, kMostMembers, text);
-    } else if (!first && key == "micro_batches" && split.kind == Kind::kPipeline) {
+    } else if (!first && key == "micro_batches" && split.kind == Kind::kPipeline && !said) {
+      said = true;
       split.micro_batches = NumberIn(value, 1'000'000, text);
     } else {
       Refuse(text);

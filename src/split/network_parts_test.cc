@@ -124,9 +124,10 @@ TEST(ModelSplitTest, IsReadAndWritten) {
   EXPECT_EQ(ModelSplit::Parse("pipeline=2").text(), "pipeline=2,micro_batches=8");
   EXPECT_EQ(ModelSplit::Parse(" pipeline = 2 , micro_batches = 3 ").text(), "pipeline=2,micro_batches=3");
   EXPECT_EQ(ModelSplit::Parse("tensor=1").text(), "none");
-  for (const char* text : {"", "tensor", "tensor=", "tensor=0", "tensor=-2", "tensor=2x", "tensor=65",
-                           "rows=2", "tensor=2,micro_batches=4", "pipeline=2,", "pipeline=2,micro_batches=0",
-                           "pipeline=2,tensor=2", "micro_batches=2", "tensor=99999999999"}) {
+  for (const char* text :
+       {"", "tensor", "tensor=", "tensor=0", "tensor=-2", "tensor=2x", "tensor=65", "rows=2",
+        "tensor=2,micro_batches=4", "pipeline=2,", "pipeline=2,micro_batches=0", "pipeline=2,tensor=2",
+        "pipeline=2,micro_batches=3,micro_batches=4", "micro_batches=2", "tensor=99999999999"}) {
     EXPECT_THROW(ModelSplit::Parse(text), Error) << text;
   }
 }

@@ -41,6 +41,7 @@ RunTerms TermsOf(const RunContext& context, int servers) {
           .round_s = run.server.round_s,
           .compress = run.compress,
           .compress_params = run.params_codec(),
+          .precision = std::string(NameOf(run.in_step() ? run.precision : Precision::kFp32)),
           .optimizer = context.settings.algorithm->optimizer()};
 }
 

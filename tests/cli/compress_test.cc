@@ -91,6 +91,22 @@ TEST_F(CompressTest, AWorkerWithAnotherCodecIsRefused) {
   EXPECT_EQ(worker.Wait().code, 0);
 }
 
+// In step all scale their losses alike, or none does; on their own it is no matter.
+TEST_F(CompressTest, AWorkerInStepWithAnotherPrecisionIsRefused) {
+  const auto server = StartServer("server");
+  const auto args = [&](const std::string& name, const std::string& precision) {
+    return Set(SmallRun(name), {"run_workers=2"}) +
+           Args{"--workers",  "1",    "--sync",      "--servers", Address("server"),
+                "--compress", "none", "--precision", precision};
+  };
+  Process first(kBinary, args("one", "fp32"));
+  ASSERT_TRUE(first.RunsUntil([&] { return Said("server", "worker 0 joined"); }));
+  ExpectRefused(RunTrireme(args("other", "fp16")), {"precision \"fp32\", the worker \"fp16\""});
+  Process second(kBinary, args("two", "fp32"));
+  EXPECT_EQ(second.Wait().code, 0);
+  EXPECT_EQ(first.Wait().code, 0);
+}
+
 TEST_F(CompressTest, BadSettingsAreOneLine) {
   ExpectRefused(RunTrireme(SmallRun("bad") + Args{"--compress", "gzip"}),
                 {"compress: there is no way to compress called 'gzip': there are fp16, bf16, int8"});
