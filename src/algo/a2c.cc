@@ -82,6 +82,7 @@ class A2c final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
+  std::int64_t updates_per_iteration() const override { return config_.rounds; }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }

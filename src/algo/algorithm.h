@@ -48,6 +48,8 @@ class Algorithm {
   virtual void Iterate(double progress, MetricRow& row) = 0;
   // Environment steps of one Iterate, over all workers that move in step.
   virtual std::int64_t steps_per_iteration() const = 0;
+  // Pushes of one Iterate, once it learns, unless something ends it early. 0: not known before.
+  virtual std::int64_t updates_per_iteration() const { return 0; }
 
   // The actions the learned policy would choose without exploring. obs: [n, obs] as the environment gives
   // them (bytes scaled: ObsToFloat), masks: [n, choices] or null where it gives none, actions: [n, action_size];

@@ -128,6 +128,7 @@ class Dqn final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
+  std::int64_t updates_per_iteration() const override { return std::int64_t{config_.rounds} * config_.updates; }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }

@@ -112,6 +112,7 @@ class Ppo final : public Algorithm {
     ++iteration_;
   }
   std::int64_t steps_per_iteration() const override { return config_.collect.steps(); }
+  std::int64_t updates_per_iteration() const override { return config_.updates(); }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override {
     model_.Greedy(PrepareToAct(obs.data(), n), masks, n, *tape_, actions.data());
   }

@@ -459,6 +459,10 @@ std::string ConfigFields::ToMarkdown() const {
   return out;
 }
 
+bool HasTomlKey(std::string_view text, std::string_view key, const std::string& origin) {
+  return ParseToml(text, origin).contains(key);
+}
+
 std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin) {
   const toml::table table = ParseToml(text, origin);
   const toml::node* const node = table.get(key);

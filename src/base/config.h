@@ -139,6 +139,8 @@ class ConfigFields {
 // The text value of one top-level key of a TOML file, or "" where it is absent: to learn what a file is about before its
 // other keys can be understood. Throws Error for a syntax error, and where the value is no text.
 std::string ReadTomlText(std::string_view text, std::string_view key, const std::string& origin);
+// Whether a TOML file has a top-level key. Throws Error for a syntax error.
+bool HasTomlKey(std::string_view text, std::string_view key, const std::string& origin);
 
 template <class E>
 requires std::is_enum_v<E>

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
+#include <limits>
 
 #include "trireme/base/text.h"
 
@@ -59,6 +60,16 @@ std::string ProcessorName() {
 std::uint64_t MachineMemory() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string key; file >> key;) {
+    std::uint64_t kibibytes = 0;
+    if (key == "MemAvailable:" && file >> kibibytes) return 1024 * kibibytes;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return MachineMemory();
 }
 
 void EnsureHome() {

@@ -22,6 +22,8 @@ void LeaveProcessors(std::span<const int> processors);
 std::string ProcessorName();
 // Memory of the machine, in bytes.
 std::uint64_t MachineMemory();
+// What of it programs could still have, caches that can be dropped included; all of it where the system does not say.
+std::uint64_t AvailableMemory();
 
 // For main(), before all else: whichever of standard input, output and error is closed becomes /dev/null, so
 // that no file of ours gets its number and what is written to it.

@@ -86,13 +86,11 @@ PlanConfig ReadConfig(const PlanFlags& flags) {
 std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& way, int bound, int workers) {
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
-  if (run.split().splits())
-    Fail("plan is about workers that each hold the whole network: leave out model_parallel");
   run.store = way.store;
   run.server.addresses = "1";
   run.server.pace = way.pace;
   run.server.staleness_bound = bound;
-  run.workers = workers;
+  run.workers = workers * run.split().members;
   settings->Resolve();
   return settings;
 }
@@ -101,7 +99,7 @@ void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeS
                    const std::atomic<bool>& stop, PlanConstants& constants, std::vector<std::string>& notes) {
   if (!flags.constants.empty()) {
     const RunConfig run = make_settings(kAllReduceWay, 1)->run;
-    constants.ReadFrom(flags.constants, run.env_identity(), run.algo);
+    constants.ReadFrom(flags.constants, run.env_identity(), run.algo, VariantOf(run));
     std::string missing;
     for (const PlanWay* const way : kPlanWays) {
       const bool known = constants.Knows(*way) || !way->not_predicted.empty();
@@ -146,6 +144,10 @@ int RunPlan(const PlanFlags& flags) {
     return SettingsFor(flags, way, config.question.scenario.bound, workers);
   };
   const RunConfig run = make_settings(kAllReduceWay, 1)->run;
+  if (run.split().members > config.question.scenario.cores) {
+    Fail("--cores {}: a group of model_parallel = {} must have its {} workers on one host",
+         config.question.scenario.cores, run.model_parallel, run.split().members);
+  }
   config.question.scenario.seed = run.seed;
   config.question.scenario.overlap = run.server.overlap;
   const std::atomic<bool>& stop = StopOnSignals();
@@ -184,6 +186,13 @@ Command AddPlanCommand(CommandLine& program) {
   AddEnvOptions(command, *flags);
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--store", flags->store, "whose preset to use; all ways are predicted");
+  command.Option("--precision", flags->precision, "fp32, bf16 or fp16: its rounds are measured");
+  command.Option("--compress", flags->compress,
+                 "codec of gradients: its time is measured, its bytes are counted");
+  command.Option("--local-steps", flags->local_steps,
+                 "allreduce: updates between two averages of parameters");
+  command.Option("--model-parallel", flags->model_parallel,
+                 "workers that compute one network together: a group of them is measured");
   command.Option("--seed", flags->seed, "seed of the measured runs and of the simulation");
   command.Option("--config", flags->config, "settings from a TOML file, over the preset's");
   command.Option("--set", flags->assignments, "key=value, any setting; may be repeated");

@@ -94,6 +94,9 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
     if (!keys.insert(key).second) Fail("--set {}: {} was set before: give each key once", assignment, key);
     settings.fields.ApplyAssignment(assignment, "--set");
   }
+  // What was predicted was so for the settings as they were chosen.
+  const auto changed = [&](const char* key) { return IsGiven(flags, key); };
+  if (std::ranges::any_of(kChosenByAuto, changed)) settings.run.predicted_steps_per_s = 0;
 }
 
 std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags) {
@@ -136,7 +139,14 @@ Straggler ParseStraggler(const std::string& text, int workers) {
 }
 
 bool IsGiven(const RunFlags& flags, std::string_view key) {
-  if ((key == "steps" && flags.steps) || (key == "target" && flags.target)) return true;
+  for (const auto& [name, flag] : {std::pair("steps", &flags.steps),
+                                   {"target", &flags.target},
+                                   {"workers", &flags.workers},
+                                   {"store", &flags.store},
+                                   {"compress", &flags.compress},
+                                   {"model_parallel", &flags.model_parallel}}) {
+    if (key == name && *flag) return true;
+  }
   return std::ranges::any_of(flags.assignments, [&](std::string_view assignment) {
     return Trim(assignment.substr(0, assignment.find('='))) == key;
   });

@@ -37,7 +37,10 @@ std::unique_ptr<RunSettings> SettingsOfNewRun(const RunFlags& flags);
 // "worker=3,factor=5" in a run of `workers`; empty: none. Throws Error.
 Straggler ParseStraggler(const std::string& text, int workers);
 
-// Whether --steps or --target, or --set for `key`, was typed.
+// What `--parallel auto` chooses, unless it is given.
+inline constexpr const char* kChosenByAuto[] = {"workers", "store", "compress", "model_parallel"};
+
+// Whether --steps, --target, --workers, --store, --compress or --model-parallel, or --set for `key`, was typed.
 bool IsGiven(const RunFlags& flags, std::string_view key);
 
 // From this call on the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets the flag it returns, which asks for a

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <span>
 
+#include "trireme/base/config.h"
+#include "trireme/base/file.h"
+#include "trireme/base/system.h"
 #include "trireme/base/version.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/json_output.h"
@@ -14,6 +18,7 @@
 #include "trireme/cli/security_flags.h"
 #include "trireme/comm/processes.h"
 #include "trireme/metrics/progress.h"
+#include "trireme/plan/choice.h"
 #include "trireme/train/agreement.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/run_folder.h"
@@ -24,7 +29,7 @@ namespace trireme {
 namespace {
 
 struct TrainFlags : RunFlags {
-  std::string out, resume, straggler;
+  std::string out, resume, straggler, parallel;
   bool json = false, audit = false;
   SecurityFlags security;
 };
@@ -73,6 +78,51 @@ void ExplainNothingDone(const RunFacts& facts, const RunConfig& run) {
   fmt::print(stderr, "To train on, say --steps with more than {}{}\n", facts.steps,
              at_target ? ", or another --target" : "");
 }
+
+// Refused before anything is started.
+void CheckParallel(const TrainFlags& flags) {
+  if (flags.parallel.empty()) return;
+  if (flags.parallel != "auto")
+    Fail(
+        "--parallel {}: expected auto; say --workers, --store, --compress and --model-parallel for a choice "
+        "of your own",
+        flags.parallel);
+  if (!flags.resume.empty())
+    Fail(
+        "--parallel auto is for new runs, and a resumed one goes on with what was chosen: leave it out, or "
+        "say --workers, --compress or --model-parallel");
+}
+
+// What --parallel auto is to leave as it is: flags, --set, and what the file of --config says.
+GivenChoice GivenBy(const TrainFlags& flags, const RunSettings& settings) {
+  const RunConfig& run = settings.run;
+  const std::string config = flags.config.empty() ? "" : ReadFile(flags.config);
+  const auto given = [&](const char* key) {
+    return IsGiven(flags, key) || HasTomlKey(config, key, flags.config);
+  };
+  GivenChoice choice;
+  if (given("workers") && run.workers > 0) choice.workers = run.workers;
+  if (given("store") || run.store != RunConfig().store) choice.store = run.store;
+  if (given("compress")) choice.compress = run.compress;
+  if (given("model_parallel")) choice.model_parallel = run.model_parallel;
+  if (choice.workers && choice.store && choice.compress && choice.model_parallel) {
+    Fail("--parallel auto has nothing to choose: workers, store, compress and model_parallel are all given");
+  }
+  if (!run.schedule.empty()) {
+    Fail(
+        "--parallel auto does not go together with schedule, which is an order of workers that are known: "
+        "say --workers");
+  }
+  if (run.store_entry().on_servers && run.server.local() == 0) {
+    Fail(
+        "--parallel auto cannot try servers = {}: they take up the first run that comes. Say --compress and "
+        "--workers, which `trireme plan` predicts",
+        run.server.addresses);
+  }
+  return choice;
+}
+
+constexpr double kSecondsToChoose = 1;
 
 constexpr std::size_t kMostLinks = 8;  // to be printed
 
@@ -126,6 +176,8 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
   fmt::print("{} on {}: {} steps in {} ({} steps/s, {} of processor time, {} workers, seed {})\n", facts.algo,
              facts.task(), FormatCount(static_cast<double>(facts.steps)), FormatDuration(facts.wall_s),
              FormatCount(facts.steps_per_s), FormatDuration(facts.cpu_s), facts.workers, facts.seed);
+  if (std::isfinite(facts.predicted_steps_per_s))
+    fmt::print("steps/s while training: {}\n", PredictionText(facts));
   if (facts.eval_episodes > 0) {
     fmt::print("evaluation: {:.1f} +- {:.1f} over {} episodes on seeds never trained on\n",
                facts.eval_return_mean, facts.eval_return_std, facts.eval_episodes);
@@ -151,6 +203,7 @@ void PrintReport(const TrainResult& result, const RunFolder& folder) {
 
 int RunTrain(const TrainFlags& flags, double started_s) {
   const JsonOutput json(flags.json);
+  CheckParallel(flags);
   Processes* processes = ConnectProcesses();
   const bool first = processes == nullptr || processes->rank() == 0;
   std::optional<RunFolder> folder;
@@ -158,23 +211,26 @@ int RunTrain(const TrainFlags& flags, double started_s) {
   const std::unique_ptr<RunSettings> settings =
       flags.resume.empty() ? SettingsOfNewRun(flags)
                            : SettingsOfOldRun(flags, folder ? &*folder : nullptr, processes);
-  if (processes == nullptr) {
-    settings->Resolve();
-  } else {
-    settings->Resolve(processes->size(), processes->processors());
-    AgreeOnSettings(*settings, Version(), *processes);
-  }
-  const RunConfig& run = settings->run;
   TrainOptions options{.json = flags.json,
                        .started_s = started_s,
                        .started_cpu_s = 0,
-                       .straggler = ParseStraggler(flags.straggler, run.total_workers()),
                        .stop = &StopOnSignals(),
                        .processes = processes,
                        .security = flags.security.Read(),
                        .server_program = "/proc/self/exe",
                        .audit = flags.audit,
                        .say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); }};
+  const int processors = processes == nullptr ? UsableProcessors() : processes->processors();
+  if (!flags.parallel.empty()) {
+    const GivenChoice given = GivenBy(flags, *settings);
+    const std::string line = ChooseParallel(given, options, processors, kSecondsToChoose, *settings);
+    if (first && !flags.json) fmt::print(stderr, "{}\n", line);
+  } else {
+    settings->Resolve(processes == nullptr ? 1 : processes->size(), processors);
+  }
+  if (processes != nullptr) AgreeOnSettings(*settings, Version(), *processes);
+  const RunConfig& run = settings->run;
+  options.straggler = ParseStraggler(flags.straggler, run.total_workers());
   if (!first) {
     TrainAlong(*settings, options);
     return 0;
@@ -221,6 +277,11 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
                  "fp32, bf16 or fp16: bits of weights in use, activations and their gradients");
   command.Option("--model-parallel", flags->model_parallel,
                  "workers that compute one network together: tensor=N, or pipeline=N,micro_batches=M (none)");
+  command.Option("--parallel", flags->parallel,
+                 "auto: tries for a second which workers, store, codec and split of the network are fastest "
+                 "here and takes them; "
+                 "what is given by other flags stays. It may take a lossy codec, or workers on their own, "
+                 "for more than 10 % of speed, and says so");
   command.Option("--servers", flags->servers,
                  "store server: how many to start here, or where they are: host:port,unix:/path");
   command.Flag("--sync", flags->sync, "store server: workers in step");

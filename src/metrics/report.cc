@@ -130,6 +130,11 @@ Row FiguresOf(const RunFacts& facts) {
              {"eval_return_std", "", facts.eval_return_std},
              {"eval_episodes", "Evaluation episodes", facts.eval_episodes}};
   const auto add = [&](const Figure& figure) { row.push_back(figure); };
+  if (std::isfinite(facts.predicted_steps_per_s)) {
+    add({"predicted_steps_per_s", "Steps/s while training", facts.predicted_steps_per_s,
+         PredictionText(facts)});
+    add({"training_steps_per_s", "", facts.training_steps_per_s});
+  }
   if (!facts.env_note.empty()) add({"env_note", "Environment", facts.env_note});
   if (facts.env_failures > 0) {
     add({"env_failures", "Failures of environments", facts.env_failures,
@@ -273,6 +278,12 @@ std::string LinkText(const LinkFacts& link) {
                      link.latency_s * 1e6, link.bytes_per_s / 1e6, link.bytes_per_s < 1e7 ? 2 : 0,
                      FormatBytes(link.bytes), FormatCount(static_cast<double>(link.messages)),
                      Seconds(link.estimate_s), Seconds(link.waited_s));
+}
+
+std::string PredictionText(const RunFacts& facts) {
+  const double predicted = facts.predicted_steps_per_s, real = facts.training_steps_per_s;
+  return fmt::format("{}, predicted {} by --parallel auto ({:+.0f} %)", FormatCount(real),
+                     FormatCount(predicted), 100 * (real / predicted - 1));
 }
 
 std::string ResultJson(const RunFacts& facts) { return JsonOf(FiguresOf(facts)).dump(); }

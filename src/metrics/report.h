@@ -62,6 +62,10 @@ struct RunFacts {
   double wall_s = 0;
   double cpu_s = 0;
   double steps_per_s = 0;
+  // Where workers and the rest were chosen by --parallel auto: what it expected, and what they have reached in their
+  // iterations, so without setting up and evaluations.
+  double predicted_steps_per_s = std::numeric_limits<double>::quiet_NaN();
+  double training_steps_per_s = std::numeric_limits<double>::quiet_NaN();
   double eval_return_mean = 0;
   double eval_return_std = 0;
   int eval_episodes = 0;
@@ -116,6 +120,9 @@ struct RunReport {
 
 // "118 us, 1100 MB/s; 24.3 MiB in 2.3k messages: 0.31 s by these figures, waited 0.42 s"
 std::string LinkText(const LinkFacts& link);
+
+// Of a run with predicted_steps_per_s: "1.2M, predicted 1.3M by --parallel auto (-8 %)".
+std::string PredictionText(const RunFacts& facts);
 
 // One JSON object on one line: the contract of --json.
 std::string ResultJson(const RunFacts& facts);

@@ -24,7 +24,9 @@ std::string Readable(const ConfigFields::Field& field) {
 void PlanConstants::Fields(ConfigFields& field) {
   field("env", env, "environment the round was measured with");
   field("algo", algo, "algorithm the round was measured with");
+  field("variant", variant, "precision, codec, local steps and split it was measured with");
   field("floats", floats, "floats of a gradient, with the statistics that travel along", AtLeast(0));
+  field("members", members, "workers of a group that computes one network", Between(1, 64));
   field("steps_per_round", steps_per_round, "environment steps between two pushes", NonNegative());
   field("round_fixed_s", round_fixed_s, "computing in a round, the part that every worker has in full",
         NonNegative());
@@ -38,6 +40,13 @@ void PlanConstants::Fields(ConfigFields& field) {
         NonNegative());
   field("apply_s_per_float", apply_s_per_float, "clipping and applying a gradient", NonNegative());
   field("shared_s", shared_s, "pull and push in memory that threads share", NonNegative());
+  field("exchange_bytes", exchange_bytes, "an exchange, or a push, between hosts; 0: a gradient as it is",
+        NonNegative());
+  field("answer_bytes", answer_bytes, "parameters from a server to a worker; 0: as they are", NonNegative());
+  field("exchanges_per_round", exchanges_per_round, "of workers in step; less than 1 with local steps",
+        UnitInterval());
+  field("encode_s", encode_s, "a codec's time for a gradient", NonNegative());
+  field("decode_s", decode_s, "the same for a message", NonNegative());
   field("network_latency_s", network.latency_s, "a message between hosts, however short", NonNegative());
   field("network_bytes_per_s", network.bytes_per_s, "a host's link, in each direction", Positive());
   field("threads_latency_s", threads.latency_s, "a meeting of the threads of a process", NonNegative());
@@ -51,12 +60,18 @@ void PlanConstants::Fields(ConfigFields& field) {
         "a trip takes so many times as long when all processors of a host have a worker", Positive());
 }
 
-void PlanConstants::ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo) {
+void PlanConstants::ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo,
+                             const std::string& of_variant) {
   const std::string text = ReadFile(path);
   const std::string file_env = ReadTomlText(text, "env", path), file_algo = ReadTomlText(text, "algo", path);
-  if (file_env != of_env || file_algo != of_algo) {
-    Fail("{} holds constants of {} on {}, not of {} on {}: measure anew, without --constants", path,
-         file_algo.empty() ? "nothing" : file_algo, file_env.empty() ? "nothing" : file_env, of_algo, of_env);
+  const std::string file_variant = ReadTomlText(text, "variant", path);
+  if (file_env != of_env || file_algo != of_algo || file_variant != of_variant) {
+    const auto describe = [](const std::string& algo, const std::string& env, const std::string& variant) {
+      return fmt::format("{} on {}{}{}", algo.empty() ? "nothing" : algo, env.empty() ? "nothing" : env,
+                         variant.empty() ? "" : " with ", variant);
+    };
+    Fail("{} holds constants of {}, not of {}: measure anew, without --constants", path,
+         describe(file_algo, file_env, file_variant), describe(of_algo, of_env, of_variant));
   }
   ConfigFields fields;
   fields.Add(*this);
@@ -83,7 +98,7 @@ std::vector<Row> PlanConstants::Rows() const {
   fields.Add(values);
   std::vector<Row> rows;
   for (const ConfigFields::Field& field : fields.fields()) {
-    if (field.name == "env" || field.name == "algo") continue;
+    if (field.name == "env" || field.name == "algo" || field.name == "variant") continue;
     std::string origin = "default";
     for (const auto& [prefix, from] : origins) {
       if (field.name.starts_with(prefix)) origin = from;

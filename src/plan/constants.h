@@ -4,7 +4,8 @@
 //
 //   (round_fixed_s + round_split_s / k) * ratio,      ratio drawn from round_times, scaled to mean 1.
 //
-// Links cost latency + bytes / bandwidth. A trip is a push to a server and the parameters that come back.
+// Links cost latency + bytes / bandwidth. A trip is a push to a server and the parameters that come back. Where workers
+// compute one network together, a worker of all this is a group of `members`.
 // docs/plan.md describes each constant. A file of constants is TOML with the names in constants.cc.
 #pragma once
 
@@ -33,14 +34,18 @@ struct Trip {
 };
 
 struct PlanConstants {
-  std::string env, algo;  // what was measured
+  std::string env, algo, variant;  // what was measured; variant: "precision=bf16 compress=int8"
   int floats = 0;
+  int members = 1;
   double steps_per_round = 0, round_fixed_s = 0, round_split_s = 0;
   std::vector<int> round_times = {1000};
   double crowding = 1;
   double notices_per_round = 0;
   double apply_s_per_float = 0;
   double shared_s = 0;
+  // Between hosts; 0: gradients as they are.
+  double exchange_bytes = 0, answer_bytes = 0;
+  double exchanges_per_round = 1, encode_s = 0, decode_s = 0;
   Link network = {.latency_s = 30e-6, .bytes_per_s = 1.25e9};
   Link threads;
   Trip trip;
@@ -51,7 +56,8 @@ struct PlanConstants {
 
   void Fields(ConfigFields& field);
   // Reads all of them. Throws Error when the file is about something else, or something is missing.
-  void ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo);
+  void ReadFrom(const std::string& path, const std::string& of_env, const std::string& of_algo,
+                const std::string& of_variant = "");
   // Throws Error.
   void WriteTo(const std::string& path) const;
   // Name, value, origin and meaning of each, without env and algo.
@@ -64,7 +70,10 @@ struct PlanConstants {
     return !way.one_process() || shared_s > 0;
   }
   double gradient_bytes() const { return sizeof(float) * static_cast<double>(floats); }
-  double apply_s() const { return apply_s_per_float * floats; }
+  // Of a gradient, or of parameters, as it goes from host to host.
+  double wire_bytes() const { return exchange_bytes > 0 ? exchange_bytes : gradient_bytes(); }
+  double back_bytes() const { return answer_bytes > 0 ? answer_bytes : gradient_bytes(); }
+  double apply_s() const { return apply_s_per_float * floats / members; }
   // Mean time to compute 1/k of a round, on a processor that others leave alone.
   double RoundSeconds(double k) const { return round_fixed_s + round_split_s / k; }
 };

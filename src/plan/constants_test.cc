@@ -63,6 +63,8 @@ TEST_F(ConstantsTest, AFileOfSomethingElseIsRefused) {
   EXPECT_NE(MessageOf("Acrobot-v1", "ppo").find("of ppo on CartPole-v1, not of ppo on Acrobot-v1"),
             std::string::npos);
   EXPECT_NE(MessageOf("CartPole-v1", "dqn"), "");
+  PlanConstants constants;
+  EXPECT_THROW(constants.ReadFrom(Path(), "CartPole-v1", "ppo", "compress=int8"), Error);
 }
 
 TEST_F(ConstantsTest, AnIncompleteFileIsRefused) {

@@ -21,7 +21,8 @@ Row FiguresOf(const ForecastRow& row) {
   const Staleness& s = o.staleness;
   const Json staleness = {{"mean", s.mean()}, {"most", s.most}, {"histogram", s.pushes}};
   return {{"way", "", row.way->name},
-          {"workers", "workers", row.workers, fmt::format("{}{}", BeyondShards(row) ? "*" : "", row.workers)},
+          {"workers", "workers", row.workers * row.members,
+           fmt::format("{}{}", BeyondShards(row) ? "*" : "", row.workers * row.members)},
           {"hosts", "hosts", o.hosts},
           {"beyond_shards", "", BeyondShards(row)},
           Count("steps_per_s", "steps/s", o.steps_per_s),
@@ -42,7 +43,9 @@ double SpeedupError(const ForecastRow& check) { return check.speedup / check.mea
 // Processor time per worker and second of the measured runs: well below 1 when others used the machine, and
 // then the measured rate is too low to judge by. Not known where workers also wait for servers.
 double ProcessorsHad(const ForecastRow& check) {
-  return check.way->on_servers ? kUnknown : check.measured.cpu_s / check.measured.wall_s / check.workers;
+  return check.way->on_servers
+             ? kUnknown
+             : check.measured.cpu_s / check.measured.wall_s / (check.workers * check.members);
 }
 
 Row CheckFigures(const ForecastRow& check) {
@@ -54,7 +57,7 @@ Row CheckFigures(const ForecastRow& check) {
   return {
       {"way", "way", check.way->name},
       {"store", "", check.way->store},
-      {"workers", "workers", check.workers},
+      {"workers", "workers", check.workers * check.members},
       Count("predicted_steps_per_s", "predicted/s", predicted),
       Count("measured_steps_per_s", "measured/s", measured),
       error("steps_per_s_error", predicted / measured - 1),
@@ -85,10 +88,11 @@ void AddPlot(const Forecast& forecast, CommandReport& report) {
     return report.Plot(name, std::log2(workers), std::log2(speedup));
   };
   for (const ForecastRow& row : forecast.rows) {
-    add(fmt::format("{}, simulated", row.way->name), row.workers, row.speedup);
+    add(fmt::format("{}, simulated", row.way->name), row.workers * row.members, row.speedup);
   }
   for (const ForecastRow& check : forecast.checks) {
-    add(fmt::format("{}, measured", check.way->name), check.workers, check.measured.speedup).markers = true;
+    add(fmt::format("{}, measured", check.way->name), check.workers * check.members, check.measured.speedup)
+        .markers = true;
   }
   for (int m = 1; m <= forecast.question.workers_up_to; m *= 2) add("ideal", m, m).faint = true;
 }
@@ -126,13 +130,14 @@ Forecast MakeForecast(const PlanConstants& constants, const ForecastQuestion& qu
   for (const PlanWay* const way : kPlanWays) {
     if (!way->not_predicted.empty()) forecast.not_predicted[way] = way->not_predicted;
     if (!constants.Knows(*way)) continue;
-    for (int workers = 1; workers <= question.workers_up_to; workers *= 2) {
+    for (int workers = 1; workers * constants.members <= question.workers_up_to; workers *= 2) {
       if (way->one_process() && workers > asked.cores) break;
       Scenario scenario = asked;
       scenario.way = way;
       scenario.workers = workers;
       const Outcome outcome = Simulate(constants, scenario);
-      forecast.rows.push_back({way, workers, outcome, outcome.steps_per_s / forecast.one_worker_steps_per_s});
+      forecast.rows.push_back(
+          {way, workers, constants.members, outcome, outcome.steps_per_s / forecast.one_worker_steps_per_s});
     }
   }
   return forecast;
@@ -143,7 +148,7 @@ CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constant
   ConfigFields fields;
   fields.Add(question);
   CommandReport report;
-  report.facts = {{"env", constants.env}, {"algo", constants.algo}};
+  report.facts = {{"env", constants.env}, {"algo", constants.algo}, {"variant", constants.variant}};
   for (const ConfigFields::Field& field : fields.fields()) {
     report.facts[field.name] = Json::parse(field.get());  // written alike in TOML and JSON
   }
@@ -155,8 +160,9 @@ CommandReport MakeReport(const Forecast& forecast, const PlanConstants& constant
     if (!text.empty()) asked += fmt::format("{}{} {}", asked.empty() ? "" : ", ", name, text);
   }
   report.heading = fmt::format(
-      "predicted by simulation: {}\nspeed-up is relative to one worker with its own parameters: {} steps/s",
-      asked, FormatCount(forecast.one_worker_steps_per_s));
+      "predicted by simulation: {}\nspeed-up is relative to one {} with its own parameters: {} steps/s",
+      asked, constants.members == 1 ? "worker" : "group of workers",
+      FormatCount(forecast.one_worker_steps_per_s));
   report.facts["one_worker_steps_per_s"] = forecast.one_worker_steps_per_s;
   for (const Row& row : constants.Rows()) report.facts["constants"][row[0].value] = JsonOf(row);
   report.facts["not_predicted"] = Json::object();

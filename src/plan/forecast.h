@@ -42,7 +42,8 @@ struct Rate {
 
 struct ForecastRow {
   const PlanWay* way = nullptr;
-  int workers = 0;
+  int workers = 0;  // or groups of them, of this many members
+  int members = 1;
   Outcome outcome = {};
   double speedup = kUnknown;  // of a check: relative to the first one, really as well
   Rate measured = {};         // of a check: the same, really

@@ -78,7 +78,9 @@ struct Calibration {
   // Through servers they do less in the same time.
   RunCase CaseOf(const PlanWay& way, int workers) const {
     const double steps_per_s = constants.steps_per_round / (constants.RoundSeconds(1) + constants.apply_s());
-    return {{&way, workers}, make_settings(way, workers), seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
+    return {{&way, workers, constants.members},
+            make_settings(way, workers),
+            seconds * steps_per_s * (way.on_servers ? 0.3 : 1)};
   }
   // Rates become those per round of one worker. Of workers on their own, or a lone one.
   void Measure(std::span<RunCase> cases) const {
@@ -97,7 +99,9 @@ struct Calibration {
   void ScaleRounds() const {
     RunCase cases[] = {CaseOf(kAllReduceWay, 1)};
     Measure(cases);
-    const double round_s = cases[0].measured.cpu_s - constants.apply_s();
+    // Those of a group wait for each other at every layer.
+    const Rate& rate = cases[0].measured;
+    const double round_s = (constants.members > 1 ? rate.wall_s : rate.cpu_s) - constants.apply_s();
     const double scale = std::max(kLeast, round_s) / constants.RoundSeconds(1);
     constants.round_fixed_s *= scale;
     constants.round_split_s *= scale;
@@ -123,7 +127,7 @@ struct Calibration {
           [&](double factor) { constants.trip_crowding = factor; });
     }
     const Link& link = cases[0].measured.link;
-    constants.trip_fixed_share = link.latency_s / link.Seconds(constants.gradient_bytes());
+    constants.trip_fixed_share = link.latency_s / link.Seconds(constants.wire_bytes());
   }
   // Processor time at both ends, and the rest. Processor time that a trip does not wait for, such as falling
   // asleep after the answer, is no part of it. Where computing hides the trip, it costs the worker's part.
@@ -224,7 +228,14 @@ void Calibrate(const MakeSettings& make_settings, double seconds, const std::ato
   const auto settings = make_settings(kAllReduceWay, 1);
   constants.env = settings->run.env_identity();
   constants.algo = settings->run.algo;
+  constants.variant = VariantOf(settings->run);
+  constants.members = settings->run.split().members;
+  if (constants.members > UsableProcessors()) {
+    Fail("model_parallel = {} is measured by a group of {} workers, and this machine has {} processors",
+         settings->run.model_parallel, constants.members, UsableProcessors());
+  }
   MeasureRounds(*settings, seconds / 2, stop, constants);
+  MeasureExchange(*settings, constants);
   constants.threads = ProbeThreads(static_cast<std::size_t>(constants.floats));
   constants.origins = {{"", "measured"}, {"network_", "assumed"}};
 
@@ -250,9 +261,9 @@ void Validate(const PlanConstants& constants, const MakeSettings& make_settings,
   std::vector<RunCase> cases;
   for (const PlanWay* const way : kPlanWays) {
     if (!constants.Knows(*way)) continue;
-    for (int workers = 1; workers <= UsableProcessors(); workers *= 2) {
+    for (int workers = 1; workers * constants.members <= UsableProcessors(); workers *= 2) {
       try {
-        RunCase one{{way, workers}, make_settings(*way, workers)};
+        RunCase one{{way, workers, constants.members}, make_settings(*way, workers)};
         if (slow.factor > 1 && slow.worker < workers) one.straggler = {slow.worker, slow.factor};
         Scenario here = one.ToSimulate();
         here.bound = asked.bound;

@@ -56,6 +56,12 @@ struct RunCase : ForecastRow {
 // attempts, or when `stop` is set, it is what there is, perhaps unknown. Throws Error.
 void RunInTurns(std::span<RunCase> cases, int pairs, const std::atomic<bool>& stop);
 
+// Settings that change what rounds or exchanges take, as far as they are not the defaults: "precision=bf16 compress=int8".
+std::string VariantOf(const RunConfig& run);
+
+// What is exchanged between hosts, and what a codec takes for it: measured on the real one. After MeasureRounds.
+void MeasureExchange(const RunSettings& settings, PlanConstants& constants);
+
 // Two threads that sum `floats` floats in shared memory: half the time for one float (an allreduce meets
 // twice), and the rate of the rest, at 2 (threads - 1) / threads of the bytes as for messages.
 Link ProbeThreads(std::size_t floats);
@@ -65,7 +71,7 @@ Link ProbeThreads(std::size_t floats);
 void Fit(const PlanConstants& constants, Scenario scenario, double round_s,
          const std::function<void(double)>& set);
 
-// Settings of a run that way and with that number of workers, resolved. Throws Error when they do not go
+// Settings of a run that way and with that number of workers, or groups of them, resolved. Throws Error when they do not go
 // together.
 using MakeSettings = std::function<std::unique_ptr<RunSettings>(const PlanWay& way, int workers)>;
 

@@ -93,6 +93,43 @@ TEST(RoundsTest, FindsWhatLiesBetweenPushes) {
   EXPECT_LT(c.round_times[c.round_times.size() / 2], 1200);
 }
 
+TEST(RoundsTest, ACodecIsMeasuredAndItsBytesAreCounted) {
+  const auto measured = [](const std::vector<std::string>& assignments) {
+    RunSettings settings("CartPole-v1", "ppo");
+    for (const std::string& a : assignments) settings.fields.ApplyAssignment(a, "test");
+    settings.Resolve();
+    PlanConstants c;
+    const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
+    c.floats = static_cast<int>(network.param_count()) + 10;
+    MeasureExchange(settings, c);
+    return c;
+  };
+  const PlanConstants plain = measured({"hidden=[128,128]"});
+  EXPECT_EQ(plain.wire_bytes(), plain.gradient_bytes());
+  EXPECT_EQ(plain.back_bytes(), plain.gradient_bytes());
+  EXPECT_EQ(plain.decode_s, 0);
+  const PlanConstants coded = measured({"hidden=[128,128]", "compress=int8"});
+  EXPECT_LT(coded.wire_bytes(), plain.wire_bytes() / 3.5);
+  EXPECT_EQ(coded.back_bytes(), coded.wire_bytes());
+  EXPECT_GT(coded.encode_s, 0);
+  EXPECT_GT(coded.decode_s, 0);
+  const PlanConstants back = measured({"hidden=[128,128]", "compress=powersgd=4"});
+  EXPECT_EQ(back.back_bytes(), coded.wire_bytes());  // as int8
+  const PlanConstants averaged = measured({"hidden=[128,128]", "local_steps=4"});
+  EXPECT_EQ(averaged.wire_bytes(), 3 * plain.wire_bytes());  // with the two moments of Adam
+  EXPECT_EQ(averaged.exchanges_per_round, 0.25);
+}
+
+TEST(RoundsTest, ThePlanSaysWhatIsNotUsual) {
+  RunConfig run;
+  EXPECT_EQ(VariantOf(run), "");
+  run.precision = Precision::kBf16;
+  run.compress = "int8";
+  run.local_steps = 2;
+  run.model_parallel = "tensor=2";
+  EXPECT_EQ(VariantOf(run), "precision=bf16 compress=int8 local_steps=2 model_parallel=tensor=2");
+}
+
 // A small network, two pushes per iteration of 256 steps.
 TEST(RunsTest, MeasuresARealAlgorithm) {
   auto settings = std::make_unique<RunSettings>("CartPole-v1", "ppo");

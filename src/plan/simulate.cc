@@ -28,7 +28,8 @@ class Crew {
   // `own_s`: what a worker does in a round besides computing its gradient.
   Crew(const PlanConstants& constants, const Scenario& scenario, double own_s)
       : workers(scenario.workers),
-        per_host(DivideUp(workers, DivideUp(workers, scenario.cores))),
+        places(std::max(1, scenario.cores / constants.members)),
+        per_host(DivideUp(workers, DivideUp(workers, places))),
         hosts(DivideUp(workers, per_host)),
         constants_(constants),
         scenario_(scenario),
@@ -43,14 +44,15 @@ class Crew {
     ratio_scale_ = static_cast<double>(times.size()) / sum;
   }
 
-  const int workers, per_host, hosts;  // the last host may have fewer workers
+  const int workers, places, per_host,
+      hosts;  // places: for workers on a host; the last may have fewer of them
 
   int HostOf(int worker) const { return worker / per_host; }
   // How many times longer something takes on the host, where it takes `all_busy` times as long when every
   // processor has a worker: neighbours share caches and memory.
   double Crowding(int host, double all_busy) const {
     const int busy = std::min(per_host, workers - host * per_host);
-    return scenario_.cores > 1 ? 1 + (all_busy - 1) * (busy - 1) / (scenario_.cores - 1) : 1;
+    return places > 1 ? 1 + (all_busy - 1) * (busy - 1) / (places - 1) : 1;
   }
 
   // How long the worker computes in its next round on a processor of its own, own_s included. The draw depends
@@ -105,26 +107,44 @@ class Crew {
   double begin_s_ = 0, end_s_ = 0, computed_s_ = 0, counted_ = 0;
 };
 
-// An allreduce of `bytes`: threads of a host add theirs in shared memory, then one of them exchanges with the
-// other hosts. Small messages: recursive doubling, log2(hosts) stages with all bytes. Large ones: reduce-scatter
-// by recursive halving, then allgather by doubling, 2 log2(hosts) stages and 2 (hosts - 1) / hosts * bytes. The
-// quicker one is taken. A number of hosts that is no power of two has one stage more.
+// Threads of a host add theirs in shared memory, of groups those that hold the same part.
+double InsideSeconds(const PlanConstants& constants, const Crew& crew, double bytes) {
+  const int threads = crew.per_host;
+  return threads > 1 ? 2 * constants.threads.Seconds(bytes / constants.members * (threads - 1) / threads) : 0;
+}
+
+double StagesOf(const Crew& crew) { return std::bit_width(static_cast<unsigned>(crew.hosts - 1)); }
+
+// Then one of them exchanges with the other hosts. Small messages: recursive doubling, log2(hosts) stages with all bytes.
+// Large ones: reduce-scatter by recursive halving, then allgather by doubling, 2 log2(hosts) stages and
+// 2 (hosts - 1) / hosts * bytes. The quicker one is taken. A number of hosts that is no power of two has one stage more.
 double AllReduceSeconds(const PlanConstants& constants, const Crew& crew, double bytes) {
-  const int hosts = crew.hosts, threads = crew.per_host;
-  const double stages = std::bit_width(static_cast<unsigned>(hosts - 1)), share = (hosts - 1.0) / hosts;
+  const double stages = StagesOf(crew), share = (crew.hosts - 1.0) / crew.hosts;
   const Link& network = constants.network;
   const auto add_s = [&](double added) { return constants.threads.Transfer(added); };
   const double doubling_s = stages * (network.Seconds(bytes) + add_s(bytes));
   const double halving_s =
       2 * (stages * network.latency_s + network.Transfer(share * bytes)) + add_s(share * bytes);
-  const double inside = bytes * (threads - 1) / threads;
-  return std::min(doubling_s, halving_s) + (threads > 1 ? 2 * constants.threads.Seconds(inside) : 0);
+  return std::min(doubling_s, halving_s) + InsideSeconds(constants, crew, bytes);
+}
+
+// A gradient. Messages of a codec cannot be added up on their way: each host gets those of all others, in log2(hosts)
+// stages of a length and what has come together, and decodes all.
+double ExchangeSeconds(const PlanConstants& constants, const Crew& crew) {
+  if (constants.decode_s == 0) return AllReduceSeconds(constants, crew, constants.wire_bytes());
+  double seconds = InsideSeconds(constants, crew, constants.gradient_bytes());
+  if (crew.hosts > 1) {
+    seconds += constants.encode_s + crew.hosts * constants.decode_s +
+               2 * StagesOf(crew) * constants.network.latency_s +
+               constants.network.Transfer((crew.hosts - 1) * constants.wire_bytes());
+  }
+  return seconds;
 }
 
 // Replicas in step: a round is the slowest worker's computing and an allreduce, now and then of a notice, too.
 Outcome SimulateReplicas(const PlanConstants& constants, const Scenario& scenario) {
   Crew crew(constants, scenario, constants.apply_s());
-  const double exchange_s = AllReduceSeconds(constants, crew, constants.gradient_bytes()) +
+  const double exchange_s = constants.exchanges_per_round * ExchangeSeconds(constants, crew) +
                             constants.notices_per_round * AllReduceSeconds(constants, crew, 0);
   for (double now_s = 0; !crew.AllDone();) {
     double slowest_s = 0;
@@ -204,7 +224,7 @@ class Trips {
     if (index == 0) workers_[worker].awaited = static_cast<int>(servers_.size());
     if (index < std::ssize(servers_)) {
       return Work(host, TripSeconds(constants_.trip.worker_s, host), [=, this] {
-        SendPart(host, HostOfServer(index), [=, this] {
+        SendPart(host, HostOfServer(index), constants_.wire_bytes(), [=, this] {
           servers_[index].pushes.push_back({worker, used});
           if (!servers_[index].busy) Serve(index);
         });
@@ -253,11 +273,12 @@ class Trips {
     Server& self = servers_[index];
     const int worker = self.answers.front();
     self.answers.pop_front();
-    SendPart(HostOfServer(index), crew_.HostOf(worker), [=, this, version = version_] {
-      if (index == 0) workers_[worker].seen = version;
-      if (--workers_[worker].awaited > 0) return;
-      scenario_.overlap ? Push(worker, 0) : Begin(worker);
-    });
+    SendPart(HostOfServer(index), crew_.HostOf(worker), constants_.back_bytes(),
+             [=, this, version = version_] {
+               if (index == 0) workers_[worker].seen = version;
+               if (--workers_[worker].awaited > 0) return;
+               scenario_.overlap ? Push(worker, 0) : Begin(worker);
+             });
   }
 
   // ---- Hosts ----
@@ -307,11 +328,11 @@ class Trips {
 
   // Each direction of a host's link carries one message at a time, in the order they come; the receiver's begins
   // `latency` after the sender's.
-  void SendPart(int from_host, int to_host, Then then) {
+  void SendPart(int from_host, int to_host, double whole_bytes, Then then) {
     if (from_host == to_host) {
       return At(now_s_ + constants_.trip.latency_s / 2 * TripCrowding(from_host), std::move(then));
     }
-    const double transfer_s = constants_.network.Transfer(constants_.gradient_bytes() / scenario_.servers);
+    const double transfer_s = constants_.network.Transfer(whole_bytes / scenario_.servers);
     double &out_s = hosts_[from_host].out_free_s, &in_s = hosts_[to_host].in_free_s;
     const double sent_s = std::max(now_s_, out_s);
     out_s = sent_s + transfer_s;

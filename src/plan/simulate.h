@@ -28,7 +28,7 @@ enum class ServersOn { kOwn, kWorkers };
 
 struct Scenario {
   const PlanWay* way = &kAllReduceWay;
-  int workers = 1;
+  int workers = 1;  // groups of them, where the constants have members
   int cores = 1;
   int servers = 1;  // each has an equal part of the parameters
   ServersOn servers_on = ServersOn::kOwn;

@@ -102,6 +102,44 @@ TEST(SimulateTest, ThreadsOfAHostAddTheirsFirst) {
   EXPECT_EQ(Simulate(Steady(), {.workers = 5, .cores = 2}).hosts, 3);
 }
 
+TEST(SimulateTest, MessagesOfACodecGoToAllHostsAndAreDecodedByAll) {
+  PlanConstants c = Steady();
+  c.exchange_bytes = 1e6;
+  c.encode_s = 0.0003;
+  c.decode_s = 0.0002;
+  ExpectClose(Round(c, {.workers = 8}),
+              0.002 + 0.1 / 8 + 1e-3 + 0.0003 + 8 * 0.0002 + 6 * 50e-6 + 7 * 1e6 / 1e9);
+  // Threads of one host send nothing.
+  ExpectClose(Round(c, {.workers = 4, .cores = 4}), Round(Steady(), {.workers = 4, .cores = 4}));
+  // Through a server: what a codec takes is part of the measured trip.
+  c.answer_bytes = 2e6;
+  for (const PlanWay* const way : kServerWays) {
+    ExpectClose(Round(c, {.way = way}),
+                0.102 + kWorker + kServer + kApply + 2 * 50e-6 + 1e6 / 1e9 + 2e6 / 1e9);
+  }
+}
+
+TEST(SimulateTest, LocalStepsExchangeNowAndThen) {
+  PlanConstants c = Steady();
+  const double compute_s = 0.002 + 0.1 / 8 + 1e-3, exchange_s = Round(c, {.workers = 8}) - compute_s;
+  c.exchanges_per_round = 0.25;
+  ExpectClose(Round(c, {.workers = 8}), compute_s + exchange_s / 4);
+}
+
+// Two groups of two on one host of four processors, and then one on each of two hosts: a member applies, and adds up
+// with its like, half of the parameters.
+TEST(SimulateTest, GroupsFillTheProcessorsOfAHost) {
+  PlanConstants c = Steady();
+  c.members = 2;
+  const double compute_s = 0.002 + 0.1 / 2 + 1e-3 / 2;
+  const Outcome inside = Simulate(c, {.workers = 2, .cores = 4});
+  EXPECT_EQ(inside.hosts, 1);
+  ExpectClose(inside.round_s, compute_s + 2 * (1e-6 + 1e6 / 8e9));
+  const Outcome apart = Simulate(c, {.workers = 2, .cores = 2});
+  EXPECT_EQ(apart.hosts, 2);
+  ExpectClose(apart.round_s, compute_s + 2 * 50e-6 + 2 * 2e6 / 1e9 + 2e6 / 8e9);
+}
+
 // The slowest of four, each of which takes twice as long every second time: 15 times of 16 somebody does.
 TEST(SimulateTest, WorkersInStepWaitForTheSlowest) {
   PlanConstants c = Free();

@@ -66,6 +66,7 @@ struct RunConfig {
   int eval_episodes = 100;
   int eval_max_steps = 10'000;
   double checkpoint_every_s = 30;
+  double predicted_steps_per_s = 0;  // by --parallel auto, which has chosen the settings; 0: nobody has
 
   // Not settings: how the run was started, and what Resolve finds out about its environment.
   int processes = 1;
@@ -157,6 +158,9 @@ class RunSettings {
   std::optional<EnvEntry> env_;
   std::string asked_;  // options it was found with
 };
+
+// Whether asynchronous runs of (env, algo) begin with a preset of their own, so with other settings than those in step.
+bool HasAsynchronousPreset(const std::string& env, const std::string& algo);
 
 // What decides which defaults and preset a run begins with. Empty: not chosen.
 struct RunChoice {

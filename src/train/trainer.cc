@@ -162,10 +162,22 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
           nothing_to_do};
 }
 
+// Steps/s of all workers, in the time that they trained or waited for each other.
+double RateOf(const std::vector<WorkerFacts>& workers) {
+  double rate = 0;
+  for (const WorkerFacts& worker : workers)
+    rate += static_cast<double>(worker.steps) / (worker.busy_s + worker.idle_s);
+  return rate;
+}
+
 TrainResult ResultOf(const RunSettings& settings, Ended ended) {
   TrainResult result{MakeFacts(settings, ended.progress, ParamsSha256(ended.params)), ended.interrupted,
                      std::move(ended.params), ended.nothing_to_do};
   AddAccounts(ended.accounts, settings.run.asynchronous(), result.facts);
+  if (settings.run.predicted_steps_per_s > 0) {
+    result.facts.predicted_steps_per_s = settings.run.predicted_steps_per_s;
+    result.facts.training_steps_per_s = RateOf(result.facts.per_worker) / settings.run.split().members;
+  }
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "run_util.h"
 
@@ -137,6 +138,37 @@ TEST_F(PlanTest, ValidationRunsWhatThisMachineCanRun) {
   }
 }
 
+// What a round and a message take is measured with them.
+TEST_F(PlanTest, PrecisionCodecsAndSplitsArePlanned) {
+  const auto plan = [&](const Args& more) { return ResultOf(RunTrireme(Plan(Args{"--json"} + more))); };
+  const auto constant = [](const Json& json, const char* name) {
+    return json["constants"][name]["value"].get<double>();
+  };
+  const Json coded = plan({"--compress", "int8", "--precision", "bf16", "--cores", "1"});
+  EXPECT_EQ(coded["variant"], "precision=bf16 compress=int8");
+  EXPECT_LT(constant(coded, "exchange_bytes"), 4 * constant(coded, "floats"));
+  EXPECT_GT(constant(coded, "decode_s"), 0);
+  std::set<std::string> ways;
+  for (const Json& row : coded["rows"]) ways.insert(row["way"]);
+  EXPECT_EQ(ways, (std::set<std::string>{"allreduce", "async", "ssp"}));
+  EXPECT_NE(coded["notes"].dump().find("left out: shared: compress"), std::string::npos) << coded["notes"];
+
+  const Json averaged = plan({"--local-steps", "4", "--workers-up-to", "2"});
+  EXPECT_EQ(constant(averaged, "exchanges_per_round"), 0.25);
+
+  if (std::thread::hardware_concurrency() < 2) return;
+  const Json split =
+      plan({"--model-parallel", "tensor=2", "--cores", "2", "--workers-up-to", "8", "--validate"});
+  EXPECT_EQ(constant(split, "members"), 2);
+  std::set<int> workers;
+  for (const Json& row : split["rows"]) {
+    EXPECT_EQ(row["way"], "allreduce");
+    workers.insert(row["workers"].get<int>());
+  }
+  EXPECT_EQ(workers, (std::set<int>{2, 4, 8}));
+  EXPECT_EQ(split["validation"][0]["workers"], 2);
+}
+
 TEST_F(PlanTest, InterruptWhileMeasuringLeavesNothing) {
   Args args = Plan({"--json", "--save-constants", Path("c.toml")});
   std::ranges::replace(args, "0.2", "3600");
@@ -163,6 +195,10 @@ TEST_F(PlanTest, RefusesWhatMakesNoSense) {
   Refused({"--straggler", "speed=5"}, {"--straggler", "speed"});
   Refused({"--constants", Path("none.toml")}, {"none.toml"});
   Refused({"--out", Path("none/plan.svg")}, {"--out", "there is no folder " + Path("none")});
+  Refused({"--compress", "zip"}, {"compress", "zip"});
+  Refused({"--model-parallel", "tensor=3"}, {"tensor=3"});
+  Refused({"--model-parallel", "tensor=2", "--cores", "1"}, {"--cores 1", "on one host"});
+  Refused({"--model-parallel", "tensor=2", "--compress", "int8"}, {"does not go together"});
   Refused({"--save-constants", Path("none/here.toml")}, {"--save-constants", "there is no folder"});
 }
 

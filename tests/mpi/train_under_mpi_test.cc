@@ -136,6 +136,16 @@ TEST_P(UnderMpi, AKilledMemberOfAGroupEndsTheJobAndTheRunGoesOnLater) {
   EXPECT_EQ(resumed["model_parallel"], "pipeline=2,micro_batches=8");
 }
 
+// Whatever it is; each process measures, and the first decides.
+TEST_P(UnderMpi, AllProcessesTrainWithWhatTheFirstHasChosen) {
+  const Json chosen = ResultOf(RunProcesses(2, SmallRun("chosen") + Args{"--parallel", "auto"}));
+  EXPECT_GT(chosen["predicted_steps_per_s"], 0);
+  EXPECT_GT(chosen["training_steps_per_s"], 0);
+  const Json exact =
+      ResultOf(RunProcesses(2, SmallRun("exact") + Args{"--parallel", "auto", "--compress", "none"}));
+  EXPECT_EQ(exact["params_sha256"], FinishedRun("alone", {"--workers", "1"})["params_sha256"]);
+}
+
 // Between two processes an all-reduction of few bytes is one message of each, with all floats.
 TEST_P(UnderMpi, ResultsTellWhatEveryLinkCarried) {
   const Variable by_messages("TRIREME_MPI_SHARED", "off");
