@@ -10,21 +10,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "timing.h"
-#include "trireme/base/aligned.h"
+#include "training_step.h"
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
-#include "trireme/nn/fused_executor.h"
-#include "trireme/optim/optimizer.h"
 
 namespace trireme {
 namespace {
@@ -67,62 +63,12 @@ double FlopsPerSample(const std::vector<TowerSpec>& towers) {
   return flops;
 }
 
-// Everything one step touches.
-class Step {
- public:
-  explicit Step(const Case& c)
-      : network_({.towers = c.towers, .free_vectors = {}}),
-        executor_(network_),
-        batch_(c.batch),
-        tape_(executor_.MakeTape(executor_.pass_size())),
-        optimizer_(std::make_unique<Optimizer>(OptimizerSettings(), network_.param_count())),
-        params_(network_.param_count()),
-        gradient_(network_.param_count()),
-        x_(static_cast<std::size_t>(c.batch) * c.towers[0].inputs) {
-    network_.Initialise(1, params_.span());
-    for (std::size_t i = 0; i < x_.size(); ++i) x_[i] = std::sin(static_cast<float>(i));
-    for (const TowerSpec& tower : c.towers) {
-      AlignedBuffer<float>& dout = dout_.emplace_back(static_cast<std::size_t>(batch_) * tower.outputs);
-      for (std::size_t i = 0; i < dout.size(); ++i) {
-        dout[i] = std::cos(static_cast<float>(i)) / static_cast<float>(batch_);
-      }
-    }
-  }
-
-  void operator()() {
-    constexpr float kLearningRate = 1e-6f;  // the network stays as it starts, however long this runs
-    const std::vector<TowerSpec>& towers = network_.spec().towers;
-    std::fill(gradient_.begin(), gradient_.end(), 0.0f);
-    tape_->SetParams(params_.span());
-    // Large batches go through the network in passes that stay in the cache, as the algorithms do it.
-    for (int first = 0; first < batch_; first += executor_.pass_size()) {
-      const int n = std::min(executor_.pass_size(), batch_ - first);
-      const float* x = x_.data() + static_cast<std::size_t>(first) * towers[0].inputs;
-      for (std::size_t t = 0; t < towers.size(); ++t) tape_->Forward(t, x, n);
-      for (std::size_t t = 0; t < towers.size(); ++t) {
-        const float* dout = dout_[t].data() + static_cast<std::size_t>(first) * towers[t].outputs;
-        tape_->Backward(t, dout, gradient_.span());
-      }
-    }
-    optimizer_->Step(params_.span(), gradient_.span(), kLearningRate);
-  }
-
- private:
-  Network network_;
-  FusedExecutor executor_;
-  int batch_;
-  std::unique_ptr<Tape> tape_;
-  std::unique_ptr<Optimizer> optimizer_;
-  AlignedBuffer<float> params_, gradient_, x_;
-  std::vector<AlignedBuffer<float>> dout_;
-};
-
 struct Figures {
   double seconds, gflops, peak, share;  // medians over the bursts
 };
 
 Figures Measure(const Case& c, double budget) {
-  Step step(c);
+  TrainingStep step(c.towers, c.batch);
   const double flops = FlopsPerSample(c.towers) * c.batch;
   for (int i = 0; i < 10; ++i) step();
   double start = Now();

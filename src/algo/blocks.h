@@ -94,7 +94,9 @@ class GradientSteps {
         params_(context.executor.network().param_count()),
         sum_(params_ + stats),
         totals_(stats) {
-    if (context.executor.loss_scaled()) SetScale(LossScale());
+    if (!context.executor.loss_scaled()) return;
+    SetScale(LossScale());
+    store_.ExpectOverflow();
   }
 
   // A new iteration: counts and means begin anew.

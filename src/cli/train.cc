@@ -273,8 +273,11 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");
-  command.Option("--precision", flags->precision,
-                 "fp32, bf16 or fp16: bits of weights in use, activations and their gradients");
+  command.Option(
+      "--precision", flags->precision,
+      "fp32, bf16 or fp16: bits of weights in use, activations, their gradients and gradients that are "
+      "sent. Where the processor has products of bf16 (AVX512-BF16) they are used, else, and for fp16, "
+      "products are of 32 bits");
   command.Option("--model-parallel", flags->model_parallel,
                  "workers that compute one network together: tensor=N, or pipeline=N,micro_batches=M (none)");
   command.Option("--parallel", flags->parallel,
@@ -292,7 +295,7 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--compress", flags->compress,
       "gradients and parameters between processes in fewer bytes: fp16, bf16, int8, onebit, topk=0.01, "
-      "powersgd=4 (none)");
+      "powersgd=4, none (auto: as --precision)");
   command.Option("--local-steps", flags->local_steps,
                  "store allreduce: workers average their parameters every so many updates instead of summing "
                  "gradients at each; the result then depends on the number of workers");

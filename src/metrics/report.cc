@@ -118,6 +118,7 @@ Row FiguresOf(const RunFacts& facts) {
              {"store", "Parameter store", facts.store},
              {"device", "Device", facts.device},
              {"precision", "Precision", facts.precision},
+             {"products", "Products", facts.products},
              {"workers", "Workers", facts.workers},
              {"model_parallel", "Model parallel", facts.model_parallel},
              {"seed", "Seed", facts.seed},

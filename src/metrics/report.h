@@ -49,6 +49,7 @@ struct RunFacts {
   std::string store;
   std::string device = "fused";    // what has computed networks
   std::string precision = "fp32";  // and with how many bits
+  std::string products = "fp32";   // what multiplies: fp32, avx512_bf16, or libtorch
   std::string compress = {};       // the codec of gradients; empty: none
   int workers = 1;
   // Workers that compute one network together: how, bytes of parameters and moments of each, and of a pipeline, since this

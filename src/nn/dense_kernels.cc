@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
@@ -223,8 +224,12 @@ struct HeadBackwardKernel {
   }
 };
 
+// T: float, or words of the same size.
+template <class T>
 struct TransposeKernel {
-  TRIREME_INLINE void Run(const float* from, int rows, int columns, float* to) {
+  typedef T Vec __attribute__((vector_size(32)));
+
+  TRIREME_INLINE void Run(const T* from, int rows, int columns, T* to) {
     int r = 0;
     for (; r + 8 <= rows; r += 8) {
       int c = 0;
@@ -236,7 +241,7 @@ struct TransposeKernel {
     Scalar(from, rows, columns, to, r, rows, 0);
   }
 
-  TRIREME_INLINE void Scalar(const float* from, int rows, int columns, float* to, int r0, int r1, int c0) {
+  TRIREME_INLINE void Scalar(const T* from, int rows, int columns, T* to, int r0, int r1, int c0) {
     for (int r = r0; r < r1; ++r) {
       for (int c = c0; c < columns; ++c)
         to[std::ptrdiff_t{c} * rows + r] = from[std::ptrdiff_t{r} * columns + c];
@@ -244,9 +249,9 @@ struct TransposeKernel {
   }
 
   // 8x8 in registers: pairs of rows, then pairs of pairs, then halves.
-  TRIREME_INLINE void Tile(const float* from, int ld_from, float* to, int ld_to) {
-    Vec8 a[8], b[8];
-    for (int i = 0; i < 8; ++i) a[i] = LoadAs<Vec8>(from + std::ptrdiff_t{i} * ld_from);
+  TRIREME_INLINE void Tile(const T* from, int ld_from, T* to, int ld_to) {
+    Vec a[8], b[8];
+    for (int i = 0; i < 8; ++i) std::memcpy(&a[i], from + std::ptrdiff_t{i} * ld_from, sizeof(Vec));
     for (int i = 0; i < 8; i += 2) {
       b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
       b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -258,10 +263,10 @@ struct TransposeKernel {
       a[i + 3] = __builtin_shufflevector(b[i + 1], b[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
     }
     for (int i = 0; i < 4; ++i) {
-      Store(to + std::ptrdiff_t{i} * ld_to,
-            __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
-      Store(to + std::ptrdiff_t{i + 4} * ld_to,
-            __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+      const Vec low = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+      const Vec high = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+      std::memcpy(to + std::ptrdiff_t{i} * ld_to, &low, sizeof(Vec));
+      std::memcpy(to + std::ptrdiff_t{i + 4} * ld_to, &high, sizeof(Vec));
     }
   }
 };
@@ -309,7 +314,11 @@ void HeadBackward(Activation activation, Rows rows, const float* y, const float*
 }
 
 void Transpose(const float* from, int rows, int columns, float* to) {
-  SimdCall<TransposeKernel>(from, rows, columns, to);
+  SimdCall<TransposeKernel<float>>(from, rows, columns, to);
+}
+
+void Transpose(const std::uint32_t* from, int rows, int columns, std::uint32_t* to) {
+  SimdCall<TransposeKernel<std::uint32_t>>(from, rows, columns, to);
 }
 
 // Each pair of blocks meets in one dense tile.

@@ -6,6 +6,8 @@
 // may be called from any thread on distinct outputs.
 #pragma once
 
+#include <cstdint>
+
 #include "trireme/nn/spec.h"
 
 namespace trireme {
@@ -38,6 +40,7 @@ void HeadBackward(Activation activation, Rows rows, const float* y, const float*
 
 // to[c, r] = from[r, c] for a dense [rows, columns] matrix.
 void Transpose(const float* from, int rows, int columns, float* to);
+void Transpose(const std::uint32_t* from, int rows, int columns, std::uint32_t* to);
 
 // The transpose of a hidden layer's weights. Both are blocked (Gemm::BlockRows): W in blocks of outputs, [inputs, outputs
 // of the block], the transpose in blocks of inputs, [outputs, inputs of the block].

@@ -33,13 +33,10 @@ class FusedTape final : public Tape {
 
   void SetParams(std::span<const float> params) override {
     params_ = params;
-    weights_ = params.data();
-    if (precision_ != Precision::kFp32) {
-      RoundTo(precision_, params.data(), rounded_.data(), rounded_.size());
-      weights_ = rounded_.data();
-    }
+    weights_ = precision_ == Precision::kFp32 ? params.data() : rounded_.data();
     for (Track& track : tracks_) {
       track.n = 0;
+      track.rounded = precision_ == Precision::kFp32;
       track.prepared = false;
     }
   }
@@ -52,6 +49,8 @@ class FusedTape final : public Tape {
     Track& track = tracks_[tower];
     track.x = x;
     track.n = n;
+    if (!track.rounded) track.tower.Round(params_.data(), rounded_.data(), track.workspace);
+    track.rounded = true;
     track.tower.Forward(weights_, x, n, track.workspace);
     return track.workspace.out().first(static_cast<std::size_t>(n) * track.tower.spec().outputs);
   }
@@ -75,7 +74,7 @@ class FusedTape final : public Tape {
     TowerWorkspace workspace;
     const float* x = nullptr;
     int n = 0;
-    bool prepared = false;  // for Backward with these parameters
+    bool rounded = false, prepared = false;  // for Forward and for Backward with these parameters
   };
 
   Precision precision_;

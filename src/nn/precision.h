@@ -5,8 +5,8 @@
 //   activations             as each layer leaves them; they are kept in 16 bits until Backward
 //   gradients between layers  in fp16 times a scale, without which small ones would become 0 (LossScale)
 //
-// Products are computed in 32 bits from numbers of 16: processors without products of 16 bits lose no
-// time and gain memory and bandwidth only.
+// Products are summed in 32 bits. Those of bf16 numbers are computed as such where the processor can and layers are wide
+// enough (bf16_products.h), all others in 32 bits, where 16 gain memory and bandwidth only; the bits are the same.
 #pragma once
 
 #include <cstddef>

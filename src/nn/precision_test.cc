@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -38,6 +39,105 @@ TEST_P(PrecisionTest, ParametersChangeInPlace) { CheckChangedParams(Make()); }
 TEST_P(PrecisionTest, TowersDoNotDisturbEachOther) { CheckTowersApart(Make()); }
 TEST_P(PrecisionTest, SamplesWithALossAreTheirPasses) { CheckLossSamples(Make()); }
 TEST_P(PrecisionTest, BackwardAddsToItsTowerOnly) { CheckGradientIsAdded(Make()); }
+
+// Layers that are wide enough for products of bf16 numbers, where the processor has them, with and without.
+class WideBf16 : public testing::TestWithParam<Products> {
+ protected:
+  WideBf16() { OverrideProducts(GetParam()); }
+  ~WideBf16() override { OverrideProducts(Products::kAvx512Bf16); }
+  static ExecutorMaker Make() {
+    ExecutorMaker make = [](const Network& network) {
+      return std::make_unique<FusedExecutor>(network, Precision::kBf16);
+    };
+    make.hidden_a = {70, 64, 33};
+    make.hidden_b = {40, 96};
+    return make;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Products, WideBf16, testing::Values(Products::kFp32, Products::kAvx512Bf16),
+                         [](const auto& info) { return std::string(NameOf(info.param)); });
+
+TEST_P(WideBf16, ABatchIsTheSumOfItsSamples) { CheckBatchSizes(Make()); }
+TEST_P(WideBf16, ATapeServesAnyPass) { CheckTapeReuse(Make()); }
+TEST_P(WideBf16, ParametersChangeInPlace) { CheckChangedParams(Make()); }
+TEST_P(WideBf16, TowersDoNotDisturbEachOther) { CheckTowersApart(Make()); }
+TEST_P(WideBf16, SamplesWithALossAreTheirPasses) { CheckLossSamples(Make()); }
+TEST_P(WideBf16, BackwardAddsToItsTowerOnly) { CheckGradientIsAdded(Make()); }
+
+// Numbers that are not finite, wherever they come from, are there in the end.
+TEST_P(WideBf16, WhatIsNotFiniteIsNotHidden) {
+  constexpr int kSamples = 9;
+  const auto results = [](const auto& inject) {
+    ExecutorProblem problem(Make(), Activation::kElu);
+    std::vector<float> x = problem.Inputs(0, kSamples), d = problem.OutputGradients(0, kSamples);
+    inject(problem, x, d);
+    const std::unique_ptr<Tape> tape = problem.executor->MakeTape(kSamples);
+    tape->SetParams(problem.params);
+    const std::span<const float> outputs = tape->Forward(0, x.data(), kSamples);
+    PassResults r{.outputs = {outputs.begin(), outputs.end()},
+                  .gradient = std::vector<float>(problem.network.param_count()),
+                  .dx = {}};
+    tape->Backward(0, d.data(), r.gradient);
+    return r;
+  };
+  const auto finite = [](const std::vector<float>& values) {
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+  };
+  const PassResults plain = results([](auto&, auto&, auto&) {});
+  EXPECT_TRUE(finite(plain.outputs) && finite(plain.gradient));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const PassResults input = results([&](auto&, std::vector<float>& x, auto&) { x[4 * 3 + 1] = bad; });
+    EXPECT_FALSE(finite(input.outputs) && finite(input.gradient));
+    for (int i = 0; i < 4 * 4; ++i) EXPECT_EQ(input.outputs[i], plain.outputs[i]) << "samples before it";
+    const PassResults loss = results([&](auto&, auto&, std::vector<float>& d) { d[0] = bad; });
+    EXPECT_TRUE(loss.outputs == plain.outputs);
+    EXPECT_FALSE(finite(loss.gradient));
+    const PassResults weight = results([&](ExecutorProblem& problem, auto&, auto&) {
+      for (const TensorInfo& tensor : problem.network.layout().tensors()) {
+        if (tensor.name == "a/1/weight") problem.params[tensor.offset + 70] = bad;
+      }
+    });
+    EXPECT_FALSE(finite(weight.outputs) && finite(weight.gradient));
+  }
+  // Too large for 32 bits in the middle of the network.
+  const PassResults large = results([&](ExecutorProblem& problem, auto&, auto&) {
+    for (float& value : problem.params) value *= 0x1p60f;
+  });
+  EXPECT_FALSE(finite(large.outputs));
+}
+
+// Which products there are changes no bit: results are those of the 32-bit ones, for gradients of any size.
+TEST(Bf16Products, GiveTheBitsOfProductsOf32Bits) {
+  if (CurrentProducts() == Products::kFp32) GTEST_SKIP() << "this processor has no products of bf16";
+  for (const Activation activation :
+       {Activation::kTanh, Activation::kRelu, Activation::kElu, Activation::kSilu}) {
+    for (const float scale : {1.0f, 0x1p-40f, 0x1p-120f, 0x1p-140f}) {
+      const auto results = [&](Products products) {
+        OverrideProducts(products);
+        const Network network({.towers = {{.name = "t",
+                                           .inputs = 5,
+                                           .hidden = {200, 130, 64, 33},
+                                           .outputs = 3,
+                                           .activation = activation}},
+                               .free_vectors = {}});
+        std::vector<float> params(network.param_count());
+        network.Initialise(3, params);
+        const FusedExecutor executor(network, Precision::kBf16);
+        const std::unique_ptr<Tape> tape = executor.MakeTape(130);
+        tape->SetParams(params);
+        const std::vector<float> x = RandomNumbers(130 * 5, 8), d = RandomNumbers(130 * 3, 9, scale);
+        const std::span<const float> outputs = tape->Forward(0, x.data(), 130);
+        PassResults r{.outputs = {outputs.begin(), outputs.end()},
+                      .gradient = std::vector<float>(params.size()),
+                      .dx = std::vector<float>(x.size())};
+        tape->Backward(0, d.data(), r.gradient, r.dx.data());
+        return r;
+      };
+      const PassResults by_32 = results(Products::kFp32), by_pairs = results(Products::kAvx512Bf16);
+      EXPECT_TRUE(by_32 == by_pairs) << static_cast<int>(activation) << " scale " << scale;
+    }
+  }
+}
 
 float Rounded(Precision precision, float value) {
   return precision == Precision::kFp16 ? Fp16::From(Fp16::To(value)) : Bf16::From(Bf16::To(value));

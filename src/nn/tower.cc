@@ -35,20 +35,38 @@ Tower::Tower(const TowerSpec& spec, ParamLayout& layout, LayerRange layers) : sp
   end_ = layout.size();
 }
 
+namespace {
+
+// Of a chunk of activations of this width, in rows or in panels.
+std::size_t WordsFor(int width) {
+  return std::max(static_cast<std::size_t>(Tower::kChunk) * (Tower::RowStride(width) / 2),
+                  PanelWords(width, Tower::kChunk));
+}
+
+}  // namespace
+
 TowerWorkspace::TowerWorkspace(const Tower& tower, int capacity, Precision precision)
     : capacity_(capacity),
       top_stride_(tower.hidden_.back().ld),
       precision_(precision),
       out_(static_cast<std::size_t>(capacity) * tower.head_.outputs) {
-  std::size_t widest = 0;
+  std::size_t widest = 0, words = 0;
   for (const Tower::Layer& layer : tower.hidden_) {
     y_.emplace_back(precision, capacity, Tower::kChunk, layer.ld);
     if (NeedsSlope(tower.spec_.activation)) {
       slope_.emplace_back(precision, capacity, Tower::kChunk, layer.ld);
     }
-    transposed_.emplace_back(static_cast<std::size_t>(layer.inputs) * layer.outputs);
+    // The first layer is given inputs of 32 bits.
+    const bool pairs = !pairs_.empty() && precision == Precision::kBf16 &&
+                       CurrentProducts() != Products::kFp32 && GainsByPairs(layer.inputs, layer.outputs);
+    const std::size_t forward = pairs ? PanelWords(layer.outputs, layer.inputs) : 0;
+    const std::size_t back = pairs ? PanelWords(layer.inputs, layer.outputs) : 0;
+    pairs_.push_back({AlignedBuffer<std::uint32_t>(forward), AlignedBuffer<std::uint32_t>(back)});
+    transposed_.emplace_back(pairs ? 0 : static_cast<std::size_t>(layer.inputs) * layer.outputs);
+    if (pairs) words = std::max({words, WordsFor(layer.inputs), WordsFor(layer.outputs)});
     widest = std::max<std::size_t>(widest, layer.ld);
   }
+  for (AlignedBuffer<std::uint32_t>& buffer : words_) buffer = AlignedBuffer<std::uint32_t>(words);
   for (AlignedBuffer<float>& dz : dz_) dz = AlignedBuffer<float>(Tower::kChunk * widest);
 }
 
@@ -94,7 +112,12 @@ void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& 
       float* y = workspace.y_[l].Write(at + first);
       float* slope = slopes ? workspace.slope_[l].Write(at + first) : nullptr;
       rows = {count, layer.outputs, layer.ld};
-      plan.y[l](params + layer.weight, in, y);
+      if (workspace.pairs_[l].used()) {
+        MultiplyPairs(l, count, in, workspace, y);
+      } else {
+        const DenormalsAreZero as_pairs(l > 0 && workspace.precision_ == Precision::kBf16);
+        plan.y[l](params + layer.weight, in, y);
+      }
       BiasActivate(spec_.activation, rows, params + layer.bias, y, slope);
       workspace.y_[l].Keep(rows, at + first);
       if (slopes) workspace.slope_[l].Keep(rows, at + first);
@@ -106,9 +129,58 @@ void Tower::Forward(const float* params, const float* x, int n, TowerWorkspace& 
   }
 }
 
+void Tower::Round(const float* params, float* rounded, TowerWorkspace& workspace) const {
+  const auto round = [&](std::size_t begin, std::size_t count) {
+    RoundTo(workspace.precision_, params + begin, rounded + begin, count);
+  };
+  for (std::size_t l = 0; l < hidden_.size(); ++l) {
+    const Layer& layer = hidden_[l];
+    if (workspace.pairs_[l].used()) {
+      PackWeights(params + layer.weight, layer.inputs, layer.outputs, workspace.pairs_[l].weights.data());
+    } else {
+      round(layer.weight, static_cast<std::size_t>(layer.inputs) * layer.outputs);
+    }
+    round(layer.bias, layer.outputs);
+  }
+  if (!has_head()) return;
+  round(head_.weight, static_cast<std::size_t>(head_.inputs) * head_.outputs);
+  round(head_.bias, head_.outputs);
+}
+
+void Tower::MultiplyPairs(std::size_t l, int n, const float* in, TowerWorkspace& workspace, float* y) const {
+  const Layer& layer = hidden_[l];
+  const int ld = InputStride(l);
+  PackRows({n, layer.inputs, ld}, in, workspace.words_[0].data(), ld / 2);
+  const PairProduct product{
+      .m = layer.outputs, .n = n, .k = layer.inputs, .b_words = ld / 2, .ldc = layer.ld, .overwrite = true};
+  product(workspace.pairs_[l].weights.data(), workspace.words_[0].data(), y);
+}
+
+void Tower::MultiplyPairsBack(std::size_t l, int n, const float* in, const float* dz,
+                              TowerWorkspace& workspace, float* dw, float* dx) const {
+  const Layer& layer = hidden_[l];
+  const Rows of_in{n, layer.inputs, InputStride(l)}, of_dz{n, layer.outputs, layer.ld};
+  std::uint32_t *const first = workspace.words_[0].data(), *const second = workspace.words_[1].data();
+  PackSamples(PanelsOf::kA, of_dz, dz, first);
+  PackSamples(PanelsOf::kB, of_in, in, second);
+  PairProduct{.m = layer.outputs, .n = layer.inputs, .k = n, .blocked_c = true}(first, second, dw);
+  PackRows(of_dz, dz, first, layer.ld / 2);
+  const PairProduct back{.m = layer.inputs,
+                         .n = n,
+                         .k = layer.outputs,
+                         .b_words = layer.ld / 2,
+                         .ldc = of_in.ld,
+                         .overwrite = true};
+  back(workspace.pairs_[l].transposed.data(), first, dx);
+}
+
 void Tower::PrepareBackward(const float* params, TowerWorkspace& workspace) const {
   for (std::size_t l = 0; l < hidden_.size(); ++l) {
     const Layer& layer = hidden_[l];
+    if (TowerWorkspace::Pairs& pairs = workspace.pairs_[l]; pairs.used()) {
+      TransposePanels(pairs.weights.data(), layer.outputs, layer.inputs, pairs.transposed.data());
+      continue;
+    }
     TransposeBlocked(params + layer.weight, layer.inputs, layer.outputs, workspace.transposed_[l].data());
   }
 }
@@ -146,8 +218,13 @@ void Tower::Backward(const float* params, const float* x, const float* dout, int
     workspace.RoundGradient(top.rows, dz);
     for (; l > 0; --l) {
       const Kept below = kept(l - 1);
-      plan.dw[l](dz, below.y, gradient + hidden_[l].weight);
-      plan.dx[l](workspace.transposed_[l].data(), dz, dz_below);
+      if (workspace.pairs_[l].used()) {
+        MultiplyPairsBack(l, count, below.y, dz, workspace, gradient + hidden_[l].weight, dz_below);
+      } else {
+        const DenormalsAreZero as_pairs(workspace.precision_ == Precision::kBf16);
+        plan.dw[l](dz, below.y, gradient + hidden_[l].weight);
+        plan.dx[l](workspace.transposed_[l].data(), dz, dz_below);
+      }
       ActivationBackward(spec_.activation, below.rows, below.y, below.slope, dz_below,
                          gradient + hidden_[l - 1].bias);
       workspace.RoundGradient(below.rows, dz_below);

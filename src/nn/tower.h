@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/base/aligned.h"
+#include "trireme/nn/bf16_products.h"
 #include "trireme/nn/gemm.h"
 #include "trireme/nn/layout.h"
 #include "trireme/nn/precision.h"
@@ -52,6 +53,11 @@ class TowerWorkspace {
     int n = 0;
     std::vector<Gemm> dw, dx;
   };
+  // The weights of a hidden layer whose products are of bf16 numbers.
+  struct Pairs {
+    AlignedBuffer<std::uint32_t> weights, transposed;
+    bool used() const { return weights.size() > 0; }
+  };
   // Plans of the usual chunk size, and of the last other size seen (the end of a batch).
   template <class Plan>
   struct PlanCache {
@@ -68,6 +74,8 @@ class TowerWorkspace {
   std::vector<KeptRows> y_, slope_;               // per hidden layer; slopes only where they are needed
   std::vector<AlignedBuffer<float>> transposed_;  // per hidden layer, [outputs, inputs]
   AlignedBuffer<float> dz_[2];                    // [kChunk, widest ld]
+  std::vector<Pairs> pairs_;                      // per hidden layer
+  AlignedBuffer<std::uint32_t> words_[2];         // what such products are made of, one chunk
   AlignedBuffer<float> out_;                      // [capacity, outputs]
   PlanCache<ForwardPlan> forward_;
   PlanCache<BackwardPlan> backward_;
@@ -99,6 +107,10 @@ class Tower {
   // are. `at`: where in the workspace, which holds several batches side by side.
   void Forward(const float* params, const float* x, int n, TowerWorkspace& workspace, int at = 0) const;
 
+  // Of 16 bits: makes the parameters that Forward and Backward take, laid out as `params`. Call after the parameters
+  // change, before Forward.
+  void Round(const float* params, float* rounded, TowerWorkspace& workspace) const;
+
   // Makes the transposed weights Backward needs. Call after the parameters change, before Backward.
   void PrepareBackward(const float* params, TowerWorkspace& workspace) const;
 
@@ -117,6 +129,10 @@ class Tower {
   };
 
   int InputStride(std::size_t layer) const { return layer == 0 ? input_stride_ : hidden_[layer - 1].ld; }
+  // The products of layer l > 0 for `n` samples, of bf16 numbers.
+  void MultiplyPairs(std::size_t l, int n, const float* in, TowerWorkspace& workspace, float* y) const;
+  void MultiplyPairsBack(std::size_t l, int n, const float* in, const float* dz, TowerWorkspace& workspace,
+                         float* dw, float* dx) const;
   void MakePlan(int n, TowerWorkspace::ForwardPlan& plan) const;
   void MakePlan(int n, TowerWorkspace::BackwardPlan& plan) const;
   template <class Plan>

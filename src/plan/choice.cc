@@ -257,7 +257,7 @@ std::uint64_t MemoryNeeded(const RunSettings& settings, std::size_t params) {
   const auto groups = std::max(1, run.in_step() ? run.total_workers() / run.split().members : 1);
   const auto own_shards = static_cast<unsigned>(std::max(1, run.shards / groups));
   const std::size_t copies = 2 + moments + 1 + std::bit_width(own_shards);
-  const std::size_t of_process = 1 + moments + (run.compress == kNoCodec ? 0 : 3);
+  const std::size_t of_process = 1 + moments + (run.gradient_codec() == kNoCodec ? 0 : 3);
   const auto workers = static_cast<std::size_t>(run.workers);
   const std::size_t floats = params * copies * workers / members + params * of_process;
   const std::uint64_t held = std::min(members, workers);  // by each member

@@ -179,7 +179,7 @@ std::string VariantOf(const RunConfig& run) {
     if (value != usual) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
   };
   add("precision", NameOf(run.precision), NameOf(Precision::kFp32));
-  add("compress", run.compress, kNoCodec);
+  add("compress", run.gradient_codec(), kNoCodec);
   add("local_steps", run.local_steps, 0);
   add("model_parallel", run.model_parallel, "none");
   return text;
@@ -193,10 +193,11 @@ void MeasureExchange(const RunSettings& settings, PlanConstants& constants) {
     constants.exchanges_per_round = 1.0 / run.local_steps;
     constants.notices_per_round += 1;  // statistics of the loss
   }
-  if (run.compress == kNoCodec) return;
+  const std::string name = run.gradient_codec();
+  if (name == kNoCodec) return;
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::size_t params = network.param_count();
-  const std::unique_ptr<Codec> codec = MakeCodec(run.compress), back = MakeCodecOrNone(run.params_codec());
+  const std::unique_ptr<Codec> codec = MakeCodec(name), back = MakeCodecOrNone(run.params_codec());
   const double statistics = constants.gradient_bytes() - static_cast<double>(sizeof(float) * params);
   constants.exchange_bytes = static_cast<double>(codec->bytes(params)) + statistics;
   if (back != nullptr) constants.answer_bytes = static_cast<double>(back->bytes(params)) + statistics;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -82,24 +83,49 @@ class CompressedSum final : public GradientSum {
   bool leader() const { return inside_.rank() == 0; }
   int process() const { return groups_ == 1 ? 0 : between_->rank(); }
 
-  // A message: what the codec says of the gradient, then the statistics as they are.
+  // Whether the gradient is one that a codec can say. One that is not finite is no error here: where losses are
+  // scaled it is left out.
+  bool TryEncode(std::span<const float> gradient, std::string& message) {
+    try {
+      encoder_->Encode(0, gradient, std::as_writable_bytes(std::span(message)));
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  }
+
+  // A message: what the codec says of the gradient, then the statistics as they are. Statistics alone: the gradient
+  // is not finite, and so is the sum.
   void Exchange(std::span<float> gradient, std::size_t params) {
     const std::span<float> statistics = gradient.subspan(params);
-    const std::size_t encoded = encoder_->bytes(0);
-    std::string own(encoded + statistics.size_bytes(), '\0');
-    encoder_->Encode(0, gradient.first(params), std::as_writable_bytes(std::span(own)).first(encoded));
-    if (!statistics.empty()) std::memcpy(own.data() + encoded, statistics.data(), statistics.size_bytes());
-    const std::size_t size = own.size();
+    const std::size_t encoded = encoder_->bytes(0), without = statistics.size_bytes();
+    std::string own(encoded, '\0');
+    const bool encodes = TryEncode(gradient.first(params), own);
+    if (!encodes) own.clear();
+    own.append(reinterpret_cast<const char*>(statistics.data()), without);
     const std::vector<std::string> all = between_->AllGather(std::move(own));
     const double begun_s = MonotonicSeconds();
     if (!sum_) sum_.emplace(gradient.size());
+    bool finite = true;
     for (const std::string& message : all) {
-      if (message.size() != size) Fail("a process has sent {} bytes where {} are due", message.size(), size);
+      const bool has_gradient = message.size() == encoded + without;
+      if (!has_gradient && message.size() != without)
+        Fail("a process has sent {} bytes where {} are due", message.size(), encoded + without);
       const std::span<float> values = sum_->Next();
-      encoder_->codec().Decode(std::as_bytes(std::span(message)).first(encoded), values.first(params));
-      if (!statistics.empty())
-        std::memcpy(values.data() + params, message.data() + encoded, statistics.size_bytes());
+      if (has_gradient) {
+        encoder_->codec().Decode(std::as_bytes(std::span(message)).first(encoded), values.first(params));
+      } else {
+        std::ranges::fill(values.first(params), std::numeric_limits<float>::quiet_NaN());
+        finite = false;
+      }
+      if (without > 0)
+        std::memcpy(values.data() + params, message.data() + message.size() - without, without);
       sum_->Add();
+    }
+    // Nobody will apply what the others have sent.
+    if (!finite && encodes) {
+      const auto sent = std::as_bytes(std::span(all[static_cast<std::size_t>(process())])).first(encoded);
+      encoder_->TakeBack(0, gradient, sent);
     }
     std::ranges::copy(sum_->Total(), gradient.begin());
     decompress_s_ += MonotonicSeconds() - begun_s;

@@ -19,7 +19,8 @@ class GradientSum {
   virtual ~GradientSum() = default;
 
   // `gradient`: that of `params` parameters, and statistics behind it. Both <- their sums over all workers, the same
-  // bits on each. Statistics are exact; a gradient may be sent roughly if what is missing goes with later ones.
+  // bits on each. Statistics are exact; a gradient may be sent roughly if what is missing goes with later ones. Where
+  // that of any worker is not finite the sum is not, on all workers, and nothing of it goes with later ones.
   virtual void Sum(std::span<float> gradient, std::size_t params) = 0;
 
   // Beyond what the communicators count.

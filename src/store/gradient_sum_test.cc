@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -112,6 +114,32 @@ TEST(CompressedSum, StatisticsAreExact) {
     EXPECT_EQ(gradient[kParams], 2);
     EXPECT_EQ(gradient[kParams + 1], 28);
   });
+}
+
+// A gradient that overflows on one worker: all learn it, statistics are there, and what was left out does not come
+// later.
+TEST(CompressedSum, AGradientThatIsNotFiniteIsLeftOutByAll) {
+  for (const char* codec : {"fp16", "bf16", "onebit"}) {
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      OnProcesses(2, 2, [&](int worker, Communicator& inside, Communicator* between) {
+        const auto store = MakeStore(inside, between, codec);
+        Train(*store, worker, 0, 3);
+        const std::vector<float> before = Copy(store->params());
+        const double residual = store->ResidualNorm();
+        std::vector<float> gradient = Draw(worker, 100);
+        gradient.push_back(0.25f);
+        if (worker == 1) gradient[5] = bad;
+        EXPECT_FALSE(std::isfinite(store->Push(gradient, kRule)));
+        EXPECT_EQ(gradient[kParams], 1);
+        EXPECT_TRUE(Copy(store->params()) == before);
+        EXPECT_NEAR(store->ResidualNorm(), residual, 1e-4 * residual) << codec;
+        gradient = Draw(worker, 101);
+        EXPECT_TRUE(std::isfinite(store->Push(gradient, kRule)));
+        EXPECT_FALSE(Copy(store->params()) == before);
+      });
+    }
+  }
 }
 
 // What all workers saved, as one checkpoint.

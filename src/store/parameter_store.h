@@ -62,6 +62,10 @@ class ParameterStore {
   // norm before clipping; a norm that is not finite means that the parameters were left as they were.
   virtual double Push(std::span<float> gradient, const UpdateRule& rule) = 0;
 
+  // From now on a gradient may be not finite now and then (optim/loss_scale.h). Its update is then left out, by all
+  // workers in step alike; without this call it may end the run. All of them call it, or none.
+  virtual void ExpectOverflow() {}
+
   // values <- their sum over all workers that move in step (in an asynchronous store: left as they are).
   virtual void Share(std::span<double> values) = 0;
   // params() <- the newest parameters, outside the course of training (for evaluations).

@@ -36,11 +36,12 @@ class CommunicatorLinks final : public ClosedInStepLinks {
     const OptimizerSettings& optimizer = context.settings.algorithm->optimizer();
     Communicator& comm = gradient_group().comm;
     if (run.local_steps > 0) return MakeLocalStepsStore(comm, optimizer, context.initial, run.local_steps);
+    const std::string codec = run.gradient_codec();
     return MakeAllReduceStore(comm, optimizer, context.initial,
-                              run.compress == kNoCodec
+                              codec == kNoCodec
                                   ? MakePlainSum(comm)
                                   : MakeCompressedSum(threads(), context.options.processes, run.processes,
-                                                      run.compress, context.initial.size()));
+                                                      codec, context.initial.size()));
   }
 
   std::optional<HybridCommunicator> hybrid_;  // where there are several processes

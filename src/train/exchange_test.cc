@@ -102,6 +102,67 @@ TEST_F(Exchange, OneProcessHasNothingToCompress) {
   EXPECT_EQ(DescribeExchange(Settings({2, 2}, {"compress=onebit"})->run), "");
 }
 
+// Unless it is said otherwise, gradients leave a process with the bits that networks are computed with.
+TEST_F(Exchange, GradientsAreSentWithTheBitsOfThePrecision) {
+  for (const std::string format : {"bf16", "fp16"}) {
+    const std::string precision = "precision=" + format;
+    const auto settings = Settings({2, 2}, {precision});
+    EXPECT_EQ(settings->run.gradient_codec(), format);
+    EXPECT_EQ(settings->run.params_codec(), format);
+    const TrainResult whole = Whole("whole", *settings);
+    EXPECT_EQ(whole.facts.compress, format);
+    const auto sha = [&](const char* name, Split split, const Assignments& extra) {
+      return Whole(name, *Settings(split, extra)).facts.params_sha256;
+    };
+    EXPECT_EQ(sha("said", {2, 2}, {precision, "compress=" + format}), whole.facts.params_sha256);
+    EXPECT_EQ(sha("threads", {2, 4}, {precision}), whole.facts.params_sha256);
+    EXPECT_EQ(InPieces("pieces", [&](int) -> const RunSettings& { return *settings; }).facts.params_sha256,
+              whole.facts.params_sha256);
+    const std::string alone = sha("alone", {1, 2}, {precision});
+    EXPECT_NE(alone, whole.facts.params_sha256);
+    EXPECT_EQ(sha("plain", {2, 2}, {precision, "compress=none"}), alone) << "32 bits between processes";
+    EXPECT_EQ(sha("one", {1, 1}, {precision}), alone);
+    EXPECT_NE(sha("other", {2, 2}, {precision, "compress=int8"}), whole.facts.params_sha256);
+    for (const char* name : {"whole", "said", "threads", "pieces", "alone", "plain", "one", "other"})
+      std::filesystem::remove_all(PathOf(name));
+  }
+}
+
+TEST_F(Exchange, WhereGradientsStayInAProcessThePrecisionCompressesNothing) {
+  const auto codec = [](Split split, const Assignments& extra) {
+    return Settings(split, extra, "a2c")->run.gradient_codec();
+  };
+  EXPECT_EQ(codec({1, 2}, {"precision=bf16"}), "none");
+  EXPECT_EQ(codec({2, 2}, {}), "none");
+  EXPECT_EQ(codec({2, 2}, {"precision=bf16", "local_steps=4"}), "none");
+  EXPECT_EQ(codec({1, 2}, {"precision=bf16", "store=shared"}), "none");
+  EXPECT_EQ(codec({1, 2}, {"precision=fp16", "store=server"}), "fp16");
+  EXPECT_EQ(codec({1, 2}, {"precision=fp16", "store=server", "compress=none"}), "none");
+  EXPECT_EQ(Settings({1, 2}, {"precision=fp16", "store=server", "compress_params=none"})->run.params_codec(),
+            "none");
+  EXPECT_EQ(DescribeExchange(Settings({1, 2}, {"precision=bf16"})->run), "");
+  EXPECT_TRUE(Mentions(DescribeExchange(Settings({2, 2}, {"precision=bf16"})->run),
+                       "sent in bf16, as precision is: the result depends on the number of processes"));
+  EXPECT_EQ(DescribeExchange(Settings({2, 2}, {"precision=bf16", "compress=bf16"})->run), "");
+}
+
+// Gradients that overflow on the way are left out by all processes, not the end of the run.
+TEST_F(Exchange, AnOverflowIsSkippedByAllProcesses) {
+  for (const char* codec : {"compress=auto", "compress=onebit", "compress=none"}) {
+    const auto settings = Settings({2, 2}, {"precision=fp16", "value_coef=10000", codec});
+    const RunFolder folder = Folder("run", *settings);
+    GoSplit(*settings, folder);
+    double updates = 0, skipped = 0;
+    for (const MetricRow& row : ReadJsonl(folder.metrics())) {
+      updates += row.Get("updates");
+      skipped += row.Get("skipped_updates");
+    }
+    EXPECT_GT(skipped, 0) << codec;
+    EXPECT_GT(updates, skipped) << codec;
+    std::filesystem::remove_all(PathOf("run"));
+  }
+}
+
 TEST_F(Exchange, LocalStepsGoOnExactly) {
   for (const char* algo : {"ppo", "a2c", "dqn"}) {
     for (const char* every : {"local_steps=1", "local_steps=4"}) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/nn/bf16_products.h"
 #include "trireme/optim/loss_scale.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/test_runs.h"
@@ -56,6 +57,19 @@ TEST_P(PrecisionRun, HasTheSameBitsForAnyWorkersAndAcrossAResume) {
 
   const auto plain = Settings(1, 4096, {"precision=fp32", "experience=fp32"});
   EXPECT_NE(Go(*plain, Folder("plain", *plain)).facts.params_sha256, expected) << "16 bits must be seen";
+}
+
+// What multiplies changes the time and nothing else.
+TEST_P(PrecisionRun, HasTheSameBitsWithAnyProducts) {
+  const auto settings = Settings(2, 2048, {"hidden=[64,64]"});
+  const bool bf16 = std::string(GetParam().precision) == "bf16";
+  const TrainResult best = Go(*settings, Folder("best", *settings));
+  EXPECT_EQ(best.facts.products, NameOf(bf16 ? CurrentProducts() : Products::kFp32));
+  OverrideProducts(Products::kFp32);
+  const TrainResult plain = Go(*settings, Folder("plain", *settings));
+  OverrideProducts(Products::kAvx512Bf16);
+  EXPECT_EQ(plain.facts.products, "fp32");
+  EXPECT_EQ(plain.facts.params_sha256, best.facts.params_sha256);
 }
 
 // A scale that is too large costs updates, which are counted, until it fits; a resume goes on with the one found.

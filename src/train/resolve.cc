@@ -39,10 +39,11 @@ void ResolveExchange(const RunConfig& run) {
       Fail("{}: {}", name, error.what());
     }
   };
-  checked("compress", [&] { MakeCodecOrNone(run.compress); });
+  const std::string codec = run.gradient_codec();
+  checked("compress", [&] { MakeCodecOrNone(codec); });
   checked("compress_params", [&] { CheckDifferenceCodec(run.params_codec()); });
   const StoreEntry& store = run.store_entry();
-  if (run.compress != kNoCodec && !store.compresses) {
+  if (codec != kNoCodec && !store.compresses) {
     Fail(
         "compress makes messages between processes smaller, and --store {} sends none: use --store server, "
         "or "
@@ -51,7 +52,7 @@ void ResolveExchange(const RunConfig& run) {
   }
   if (run.local_steps > 0 && !store.averages)
     Fail("local_steps is for copies of the parameters in every worker: use it with --store allreduce");
-  if (run.local_steps > 0 && run.compress != kNoCodec)
+  if (run.local_steps > 0 && codec != kNoCodec)
     Fail("with local_steps no gradients are exchanged that compress could make smaller: choose one of them");
 }
 
@@ -100,7 +101,7 @@ ModelSplit ResolveSplit(RunConfig& run) {
   if (run.precision != Precision::kFp32)
     refuse(fmt::format("precision = {}", NameOf(run.precision)), "--precision fp32");
   if (TextOf(ParseDevices(run.device)) != "fused") refuse("device = " + run.device, "--device fused");
-  if (run.compress != kNoCodec) refuse("compress = " + run.compress, "--compress none");
+  if (run.gradient_codec() != kNoCodec) refuse("compress = " + run.compress, "--compress none");
   if (run.local_steps > 0) refuse(fmt::format("local_steps = {}", run.local_steps), "--local-steps 0");
   return split;
 }

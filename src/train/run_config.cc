@@ -4,6 +4,7 @@
 
 #include "trireme/base/parse.h"
 #include "trireme/codec/difference.h"
+#include "trireme/nn/bf16_products.h"
 #include "trireme/train/presets.h"
 
 namespace trireme {
@@ -17,7 +18,10 @@ OneOf NamesOfStores() {
 }
 
 std::string CompressHelp() {
-  std::string help = "gradients in fewer bytes, with error feedback: none";
+  std::string help =
+      "gradients between processes in fewer bytes, with error feedback: auto (bf16 or fp16 where precision "
+      "is "
+      "so), none";
   for (const CodecEntry& codec : Codecs())
     help +=
         fmt::format(", {}{}{}", codec.name, codec.argument ? "=" : "", codec.argument ? codec.argument : "");
@@ -38,10 +42,17 @@ const Preset* FindPreset(const std::string& env, const std::string& algo, const 
 
 }  // namespace
 
+std::string RunConfig::gradient_codec() const {
+  if (compress != kAsPrecision) return compress;
+  const bool sent = sends_gradients() && store_entry().compresses && local_steps == 0;
+  return std::string(sent && precision != Precision::kFp32 ? NameOf(precision) : kNoCodec);
+}
+
 std::string RunConfig::params_codec() const {
-  if (compress == kNoCodec) return std::string(kNoCodec);
+  const std::string codec = gradient_codec();
+  if (codec == kNoCodec) return codec;
   if (compress_params != "same") return compress_params;
-  return MakeCodec(compress)->memory(1) > 0 ? "int8" : compress;
+  return MakeCodec(codec)->memory(1) > 0 ? "int8" : codec;
 }
 
 void RunConfig::Fields(ConfigFields& field) {
@@ -59,11 +70,13 @@ void RunConfig::Fields(ConfigFields& field) {
   field("device", device,
         "what computes networks: fused (this processor), or by libtorch cpu, cuda, or several as in "
         "cuda:0,cuda:1, which are taken by the workers in turn; `trireme devices` lists them");
-  field("precision", precision,
-        "bits of weights in use, activations and their gradients; what is learned has 32. Products are of 32 "
-        "bits on "
-        "this processor, so 16 save memory there and no time",
-        kPrecisionNames);
+  field(
+      "precision", precision,
+      "bits of weights in use, activations, their gradients and gradients that are sent; what is learned has "
+      "32. Products of bf16 numbers are computed as such by processors that can (AVX512-BF16; the result "
+      "says "
+      "products = avx512_bf16), all others in 32 bits, where 16 save memory and no time",
+      kPrecisionNames);
   field("compress", compress, CompressHelp());
   field("compress_params", compress_params,
         "store server: how parameters come back to compressed workers: same, none, or a codec (same: as "
@@ -158,6 +171,11 @@ Computing RunConfig::ComputingOf(int worker) const {
 
 std::string RunConfig::ComputedBy() const {
   return precision == Precision::kFp32 ? device : fmt::format("{} in {}", device, NameOf(precision));
+}
+
+std::string RunConfig::ProductsFor(const NetworkSpec& network) const {
+  if (ParseDevices(device).front().by_torch()) return "libtorch";
+  return trireme::NameOf(ProductsOf(network, precision));
 }
 
 std::string RunConfig::Name() const {

@@ -41,6 +41,9 @@ struct ServerConfig {
   std::vector<std::string> List() const;
 };
 
+// `compress`: gradients are sent with as many bits as networks are computed with.
+inline constexpr std::string_view kAsPrecision = "auto";
+
 struct RunConfig {
   std::string env = "CartPole-v1";
   std::vector<std::string> env_args = {};  // "key=value" each
@@ -51,7 +54,7 @@ struct RunConfig {
   ServerConfig server;
   std::string device = "fused";
   Precision precision = Precision::kFp32;
-  std::string compress = std::string(kNoCodec);
+  std::string compress = std::string(kAsPrecision);
   std::string compress_params = "same";
   int local_steps = 0;
   std::string model_parallel = "none";
@@ -90,6 +93,11 @@ struct RunConfig {
   Computing ComputingOf(int worker) const;
   // "fused", "cuda:0,cuda:1 in bf16".
   std::string ComputedBy() const;
+  // What multiplies the numbers of such a network in this process: "fp32", "avx512_bf16", "libtorch". It changes the time
+  // a run takes and nothing else (nn/bf16_products.h).
+  std::string ProductsFor(const NetworkSpec& network) const;
+  // The codec that gradients leave this process with: compress, with what it stands for.
+  std::string gradient_codec() const;
   // The codec that parameters on their way back to workers have: compress_params, with what it stands for. kNoCodec
   // where there is no compression.
   std::string params_codec() const;

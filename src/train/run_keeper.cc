@@ -13,10 +13,11 @@ namespace {
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
   return fmt::format(
-      "{} on {}: {} {} {} store {},{}{} {} parameters, {} of memory for experience", run.algo,
+      "{} on {}: {} {} {} store {},{}{}{} {} parameters, {} of memory for experience", run.algo,
       run.env_identity(), run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
       run.in_step() ? "in step," : "asynchronous,", run.store,
       run.ComputedBy() != RunConfig().ComputedBy() ? fmt::format(" device {},", run.ComputedBy()) : "",
+      run.precision != Precision::kFp32 ? fmt::format(" products {},", run.ProductsFor(network.spec())) : "",
       run.split().splits() ? fmt::format(" model parallel {},", run.model_parallel) : "",
       FormatCount(static_cast<double>(network.param_count())), FormatBytes(settings.ExperienceBytes()));
 }

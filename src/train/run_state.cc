@@ -168,9 +168,16 @@ std::string DescribeLosses(const EnvEntry& env) {
 }
 
 std::string DescribeExchange(const RunConfig& run) {
-  if (run.compress != kNoCodec && !run.sends_gradients()) {
+  const std::string codec = run.gradient_codec();
+  if (codec != kNoCodec && !run.sends_gradients()) {
     return fmt::format("compress = {} does nothing here: the gradients of one process do not leave it",
-                       run.compress);
+                       codec);
+  }
+  if (codec != run.compress && codec != kNoCodec) {
+    return fmt::format(
+        "gradients are sent in {}, as precision is: the result depends on the number of {} (--compress none "
+        "sends 32 bits)",
+        codec, run.store_entry().on_servers ? "servers and workers" : "processes");
   }
   if (run.local_steps > 0) {
     return fmt::format(

@@ -39,7 +39,7 @@ RunTerms TermsOf(const RunContext& context, int servers) {
           .staleness_scaled = run.server.staleness_scaled,
           .lease_s = run.server.lease_s,
           .round_s = run.server.round_s,
-          .compress = run.compress,
+          .compress = run.gradient_codec(),
           .compress_params = run.params_codec(),
           .precision = std::string(NameOf(run.in_step() ? run.precision : Precision::kFp32)),
           .optimizer = context.settings.algorithm->optimizer()};

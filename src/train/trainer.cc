@@ -12,6 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/comm/group_of_one.h"
+#include "trireme/nn/bf16_products.h"
 #include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
 #include "trireme/train/checkpoint.h"
@@ -46,7 +47,8 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.store = run.store;
   facts.device = run.device;
   facts.precision = NameOf(run.precision);
-  if (run.compress != kNoCodec) facts.compress = run.compress;
+  facts.products = run.ProductsFor(settings.algorithm->MakeNetwork(settings.env().spec));
+  if (run.gradient_codec() != kNoCodec) facts.compress = run.gradient_codec();
   facts.workers = run.total_workers();
   facts.model_parallel = run.model_parallel;
   facts.seed = run.seed;
@@ -248,6 +250,7 @@ std::optional<RunFacts> EvaluateRun(const RunSettings& settings, const RunFolder
   }
   facts.device = Device().name();  // of TrainedPolicy, which computes in 32 bits
   facts.precision = NameOf(Precision::kFp32);
+  facts.products = NameOf(Products::kFp32);
   facts.eval_episodes = episodes;
   facts.which = policy.which() == Which::kBest ? "best" : "last";
   return facts;

@@ -150,7 +150,7 @@ std::int64_t Worker::Iterate(MetricRow& row) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
   }
   ledger_.AddBusy(busy_s());
-  if (run_.compress != kNoCodec) {
+  if (run_.gradient_codec() != kNoCodec) {
     row.Set("bytes_saved", static_cast<double>(ledger_.bytes_saved()));
     row.Set("residual_norm", links_->store().ResidualNorm());
   }

@@ -41,6 +41,32 @@ TEST_P(CodecTest, AnInterruptedRunGoesOnExactly) {
   ExpectGoesOnExactly([&](const std::string& name) { return OnServers(name, GetParam()); });
 }
 
+// Gradients go to servers with the bits of --precision, unless --compress says otherwise, and one that overflows is left
+// out by all workers.
+TEST_F(CompressTest, ThePrecisionIsThatOfMessages) {
+  const Args in_step = {"--store", "server", "--servers", "2", "--workers", "2"};
+  const auto run = [&](const std::string& name, const Args& more) {
+    return ResultOf(RunTrireme(SmallRun(name) + in_step + more));
+  };
+  const Json bf16 = run("bf16", {"--precision", "bf16"});
+  EXPECT_EQ(bf16["compress"], "bf16");
+  EXPECT_GT(bf16["bytes_saved"], 0.4 * bf16["bytes_sent"].get<double>());
+  EXPECT_EQ(run("said", {"--precision", "bf16", "--compress", "bf16"})["params_sha256"],
+            bf16["params_sha256"]);
+  const Json plain = run("plain", {"--precision", "bf16", "--compress", "none"});
+  EXPECT_FALSE(plain.contains("compress")) << plain;
+  EXPECT_NE(plain["params_sha256"], bf16["params_sha256"]);
+  EXPECT_EQ(FinishedRun("threads", {"--precision", "bf16"})["params_sha256"], plain["params_sha256"]);
+
+  for (const char* codec : {"auto", "none"}) {
+    const std::string name = std::string("fp16_") + codec;
+    run(name, {"--precision", "fp16", "--compress", codec, "--set", "value_coef=10000"});
+    double skipped = 0;
+    for (const Json& row : TimelessRows(Path(name))) skipped += row["skipped_updates"].get<double>();
+    EXPECT_GT(skipped, 0);
+  }
+}
+
 TEST_F(CompressTest, LocalStepsLearnCartPole) {
   for (const char* algo : {"ppo", "a2c", "dqn"}) {
     const Args args = {"train",         "--env", "CartPole-v1", "--algo", algo,     "--workers", "2",

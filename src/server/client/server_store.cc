@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "trireme/metrics/append_file.h"
 #include "trireme/optim/clip.h"
@@ -101,6 +102,7 @@ class SyncServerStore final : public ServerStore {
 
   std::span<const float> Pull() override { return params(); }
   void Refresh() override {}
+  void ExpectOverflow() override { expects_overflow_ = true; }
   // Sums of fewer workers stand for all, as those of gradients do.
   void Share(std::span<double> values) override {
     shared_.assign(values.begin(), values.end());
@@ -116,9 +118,14 @@ class SyncServerStore final : public ServerStore {
   // worker's.
   double Push(std::span<float> gradient, const UpdateRule& rule) override {
     const std::size_t size = params().size();
+    const double norm = std::sqrt(SquaredNorm(gradient.first(size)));
+    if (!expects_overflow_ && !std::isfinite(norm)) return norm;
+    if (expects_overflow_ && Overflows(!std::isfinite(norm), gradient.subspan(size)))
+      return std::numeric_limits<double>::infinity();
+    // The others have begun without this worker, whose gradient is of no use.
+    if (!std::isfinite(norm)) std::ranges::fill(gradient.first(size), 0.0f);
     for (std::size_t i = 0; i < owed_.size(); ++i) gradient[i] += owed_[i];
     owed_.clear();
-    if (const double norm = std::sqrt(SquaredNorm(gradient.first(size))); !std::isfinite(norm)) return norm;
     ++pushes_;
     parts_.assign(session_.servers(), {});
     statistics_ = gradient.subspan(size);
@@ -156,6 +163,17 @@ class SyncServerStore final : public ServerStore {
     std::string ranks;        // whose gradients, as the server says it
     std::uint64_t asked = 0;  // the request for those of the ranks that the first server says; 0: none
   };
+
+  // Whether the gradient of any worker is not finite, which all of them learn; `statistics` are then the sums over all
+  // workers.
+  bool Overflows(bool own, std::span<float> statistics) {
+    std::vector<double> values(statistics.begin(), statistics.end());
+    values.push_back(own ? 1 : 0);
+    Share(values);
+    if (values.back() == 0) return false;
+    std::copy(values.begin(), values.end() - 1, statistics.begin());
+    return true;
+  }
 
   // A round that did without this worker leaves its residuals as they were.
   void TakeBack(std::span<const float> gradient) {
@@ -240,6 +258,7 @@ class SyncServerStore final : public ServerStore {
   std::vector<Part> parts_;  // of the push under way, by server
   std::vector<double> shared_;
   std::span<float> statistics_;
+  bool expects_overflow_ = false;
   Communicator& comm_;
 };
 

@@ -197,6 +197,39 @@ TEST(SyncServerStore, GradientsThatOverflowAreRefusedToAll) {
   }
 }
 
+// Where losses are scaled, a gradient that is not finite is left out by all, wherever it was, and the next one counts.
+TEST(SyncServerStore, AnExpectedOverflowIsLeftOutByAll) {
+  for (const char* codec : {"none", "fp16"}) {
+    RunTerms terms = TestTerms(Pace::kSync, 2, 2);
+    terms.compress = terms.compress_params = codec;
+    TestCluster cluster(terms);
+    const auto push = [&](TestWorker& worker, int i, int step, bool overflow) {
+      std::vector<float> gradient = Draw(i, step, terms.params);
+      gradient.push_back(0.5f);
+      if (overflow) gradient[100] = std::numeric_limits<float>::infinity();
+      const double norm = worker.store->Push(gradient, kRules[kGrouped]);
+      EXPECT_EQ(gradient.back(), 1.0f) << "the sum over both";
+      return norm;
+    };
+    OnThreads(2, [&](int i) {
+      TestWorker worker(cluster, static_cast<std::uint64_t>(i + 1));
+      worker.store->ExpectOverflow();
+      worker.session.Join();
+      const int rank = worker.session.rank();
+      const std::vector<float> before = Copy(worker.store->params());
+      for (const int who : {0, 1}) {
+        EXPECT_FALSE(std::isfinite(push(worker, rank, 7, rank == who)));
+        EXPECT_TRUE(Copy(worker.store->params()) == before);
+        EXPECT_EQ(worker.store->ResidualNorm(), 0);
+      }
+      EXPECT_TRUE(std::isfinite(push(worker, rank, 8, false)));
+      EXPECT_FALSE(Copy(worker.store->params()) == before);
+      worker.comm.Barrier();
+      worker.session.Leave();
+    });
+  }
+}
+
 // Three of four make every round; the fourth gets the result.
 TEST(SyncServerStore, BackupWorkersAreNotWaitedFor) {
   for (const int servers : {1, 2}) {
