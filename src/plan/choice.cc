@@ -260,8 +260,7 @@ std::uint64_t MemoryNeeded(const RunSettings& settings, std::size_t params) {
   const std::size_t of_process = 1 + moments + (run.gradient_codec() == kNoCodec ? 0 : 3);
   const auto workers = static_cast<std::size_t>(run.workers);
   const std::size_t floats = params * copies * workers / members + params * of_process;
-  const std::uint64_t held = std::min(members, workers);  // by each member
-  return sizeof(float) * floats + 3 * held * settings.ExperienceBytes();
+  return sizeof(float) * floats + 3 * settings.ExperienceBytes();
 }
 
 std::string ChooseParallel(const GivenChoice& given, const TrainOptions& options, int processors,

@@ -50,6 +50,13 @@ void ResolveExchange(const RunConfig& run) {
         "allreduce with mpirun",
         run.store);
   }
+  if (codec == kNoCodec && run.compress_params != "same" && run.compress_params != kNoCodec) {
+    Fail(
+        "compress_params = {} is how parameters come back to workers that send compressed gradients: say "
+        "compress, "
+        "too",
+        run.compress_params);
+  }
   if (run.local_steps > 0 && !store.averages)
     Fail("local_steps is for copies of the parameters in every worker: use it with --store allreduce");
   if (run.local_steps > 0 && codec != kNoCodec)
@@ -288,9 +295,9 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
     const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
     Fail(
         "the experience of this run needs {:.1f} GiB, and three times that while a checkpoint is written; "
-        "the "
-        "machine has {:.1f}: reduce envs, horizon, epochs or replay",
-        gib(ExperienceBytes()), gib(MachineMemory()));
+        "the machine has {:.1f}: reduce envs, horizon, epochs or replay{}",
+        gib(ExperienceBytes()), gib(MachineMemory()),
+        run.split().splits() ? ", or leave out model_parallel, whose workers each hold all of it" : "");
   }
   CheckNetwork(*algorithm, spec, run);
 }

@@ -205,7 +205,7 @@ bool HasAsynchronousPreset(const std::string& env, const std::string& algo) {
   return FindPreset(env, algo, kAsynchronous) != nullptr;
 }
 std::uint64_t RunSettings::ExperienceBytes() const {
-  return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : 1);
+  return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : run.split().members);
 }
 
 void RunSettings::SetEnvArgs(std::span<const std::string> assignments, const std::string& origin) {

@@ -228,6 +228,18 @@ TEST_F(SplitRun, WhatCannotWorkIsRefused) {
   EXPECT_EQ(RefusalOfWay({"tensor=2", 2}), "");
 }
 
+// Each member of a group holds all experience.
+TEST_F(SplitRun, ExperienceIsCountedAsOftenAsItIsHeld) {
+  const auto bytes = [](const char* split) {
+    RunSettings settings("CartPole-v1", "dqn");
+    settings.fields.Set("model_parallel", split, "test");
+    settings.Resolve(1, 4);
+    return settings.ExperienceBytes();
+  };
+  EXPECT_EQ(bytes("tensor=2"), 2 * bytes("none"));
+  EXPECT_EQ(bytes("tensor=4"), 4 * bytes("none"));
+}
+
 TEST_F(SplitRun, WorkersAreChosenInGroups) {
   const auto workers = [](const char* split, int processes, int processors) {
     RunSettings settings("CartPole-v1", "ppo");
