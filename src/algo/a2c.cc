@@ -44,13 +44,15 @@ struct A2cConfig {
   OptimizerSettings optimizer{.kind = OptimizerKind::kRmsprop, .eps = 1e-5};
 
   void Fields(ConfigFields& field) {
-    collect.Fields(field, "round");
+    collect.Fields(field, "round", Search::PowersOfTwo(4, 64));
     field("rounds", rounds, "rounds of collecting and learning in one iteration, which is one row of metrics",
           Between(1, 1'000'000));
-    field("gamma", gamma, "discount per step", UnitInterval());
-    field("gae_lambda", gae_lambda, "0: one-step targets, 1: n-step returns, between: a mix", UnitInterval());
-    field("value_coef", value_coef, "weight of the value loss", NonNegative());
-    field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative());
+    field("gamma", gamma, "discount per step", UnitInterval()).Tune(Search::NearOne(0.9, 0.999));
+    field("gae_lambda", gae_lambda, "0: one-step targets, 1: n-step returns, between: a mix", UnitInterval())
+        .Tune(Search::NearOne(0.7, 0.99));
+    field("value_coef", value_coef, "weight of the value loss", NonNegative()).Tune(Search::Log(0.1, 1));
+    field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative())
+        .Tune(Search::Log(1e-5, 0.03));
     step.RateField(field);
     field("value_learning_rate", value_learning_rate,
           "initial step size of the value function; 0: the same as the policy's", Between(0, 1e30));
@@ -58,7 +60,8 @@ struct A2cConfig {
     field("target_tau", target_tau, "how fast the target value network follows, per round; 0: there is none",
           UnitInterval());
     step.NormField(field);
-    field("normalise_advantages", normalise_advantages, "zero mean and unit variance in every round");
+    field("normalise_advantages", normalise_advantages, "zero mean and unit variance in every round")
+        .Tune(Search::TrueOrFalse());
     field.Add(network);
     field.Add(optimizer);
   }

@@ -57,26 +57,35 @@ struct DqnConfig {
   OptimizerSettings optimizer;
 
   void Fields(ConfigFields& field) {
-    collect.Fields(field, "round");
-    field("updates", updates, "gradient steps in one round", Between(1, 1'000'000));
+    collect.Fields(field, "round", Search::PowersOfTwo(1, 16));
+    field("updates", updates, "gradient steps in one round", Between(1, 1'000'000))
+        .Tune(Search::PowersOfTwo(1, 32));
     field("rounds", rounds, "rounds of collecting and learning in one iteration, which is one row of metrics",
           Between(1, 1'000'000));
-    field("batch", batch, "transitions of one gradient step, over all shards", Between(1, 1'000'000));
+    field("batch", batch, "transitions of one gradient step, over all shards", Between(1, 1'000'000))
+        .Tune(Search::PowersOfTwo(32, 512));
     memory.SizeField(field);
     field("learning_starts", learning_starts, "environment steps before the first gradient step",
-          Between(0, 2e9));
-    field("gamma", gamma, "discount per step", UnitInterval());
+          Between(0, 2e9))
+        .Tune(Search::Log(500, 10'000));
+    field("gamma", gamma, "discount per step", UnitInterval()).Tune(Search::NearOne(0.9, 0.999));
     memory.NStepField(field);
-    field("double", double_q, "choose the next action by the network and value it by the target network");
-    field("dueling", dueling, "learn the value of a state and the advantages of its actions apart");
+    field("double", double_q, "choose the next action by the network and value it by the target network")
+        .Tune(Search::TrueOrFalse());
+    field("dueling", dueling, "learn the value of a state and the advantages of its actions apart")
+        .Tune(Search::TrueOrFalse());
     field("target_tau", target_tau,
-          "how far the target network moves towards the network at a time; 1: a copy", Between(1e-9, 1));
+          "how far the target network moves towards the network at a time; 1: a copy", Between(1e-9, 1))
+        .Tune(Search::Log(0.01, 1));
     field("target_every", target_every, "gradient steps between two moves of the target network",
-          Between(1, 1'000'000'000));
+          Between(1, 1'000'000'000))
+        .Tune(Search::PowersOfTwo(1, 512));
     field("epsilon_start", epsilon_start, "share of random actions at the start", UnitInterval());
-    field("epsilon_end", epsilon_end, "share of random actions after the exploration", UnitInterval());
+    field("epsilon_end", epsilon_end, "share of random actions after the exploration", UnitInterval())
+        .Tune(Search::Log(0.01, 0.2));
     field("exploration_fraction", exploration_fraction, "part of the run over which epsilon falls",
-          Between(1e-9, 1));
+          Between(1e-9, 1))
+        .Tune(Search::Log(0.02, 0.5));
     field("epsilon_schedule", epsilon_schedule, "course of epsilon", kScheduleNames);
     memory.PriorityFields(field);
     field("huber", huber, "errors beyond this count linearly instead of squared; 0: no limit", NonNegative());

@@ -8,19 +8,23 @@
 namespace trireme {
 
 void ReplayConfig::SizeField(ConfigFields& field) {
-  field("replay", replay, "transitions that are remembered, over all shards", Between(1, 2e9));
+  field("replay", replay, "transitions that are remembered, over all shards", Between(1, 2e9))
+      .Tune(Search::PowersOfTwo(8192, 131'072));
 }
 
 void ReplayConfig::NStepField(ConfigFields& field) {
-  field("n_step", n_step, "rewards summed up before the value of a later state takes over", Between(1, 1000));
+  field("n_step", n_step, "rewards summed up before the value of a later state takes over", Between(1, 1000))
+      .Tune(Search::Linear(1, 5));
 }
 
 void ReplayConfig::PriorityFields(ConfigFields& field) {
-  field("prioritised", prioritised, "draw transitions with large errors more often");
-  field("priority_alpha", priority_alpha, "prioritised: how much errors count; 0: not at all",
-        UnitInterval());
+  field("prioritised", prioritised, "draw transitions with large errors more often")
+      .Tune(Search::TrueOrFalse());
+  field("priority_alpha", priority_alpha, "prioritised: how much errors count; 0: not at all", UnitInterval())
+      .Tune(Search::Linear(0.2, 1).When("prioritised", {"true"}));
   field("priority_beta", priority_beta,
-        "prioritised: how far the bias is taken out at the start; 1 at the end", UnitInterval());
+        "prioritised: how far the bias is taken out at the start; 1 at the end", UnitInterval())
+      .Tune(Search::Linear(0.2, 1).When("prioritised", {"true"}));
   field("priority_eps", priority_eps, "prioritised: added to every error", UnitInterval());
 }
 

@@ -50,15 +50,19 @@ struct PpoConfig {
 
   void Fields(ConfigFields& field) {
     collect.Fields(field, "iteration");
-    field("epochs", epochs, "passes over the experience of an iteration", Between(1, 1000));
-    field("minibatches", minibatches, "gradient steps per pass", Between(1, 1'000'000));
-    field("gamma", gamma, "discount per step", UnitInterval());
-    field("gae_lambda", gae_lambda, "mix of short and long advantage estimates", UnitInterval());
-    field("clip", clip, "how far the probability ratio may leave 1", Positive());
+    field("epochs", epochs, "passes over the experience of an iteration", Between(1, 1000))
+        .Tune(Search::Log(1, 12));
+    field("minibatches", minibatches, "gradient steps per pass", Between(1, 1'000'000))
+        .Tune(Search::PowersOfTwo(1, 16));
+    field("gamma", gamma, "discount per step", UnitInterval()).Tune(Search::NearOne(0.9, 0.999));
+    field("gae_lambda", gae_lambda, "mix of short and long advantage estimates", UnitInterval())
+        .Tune(Search::NearOne(0.7, 0.99));
+    field("clip", clip, "how far the probability ratio may leave 1", Positive()).Tune(Search::Log(0.1, 0.5));
     field("clip_schedule", clip_schedule, "course of the clip range over the run", kScheduleNames);
     field("value_clip", value_clip, "how far a value may move in one iteration; 0: no limit", NonNegative());
-    field("value_coef", value_coef, "weight of the value loss", NonNegative());
-    field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative());
+    field("value_coef", value_coef, "weight of the value loss", NonNegative()).Tune(Search::Log(0.1, 1));
+    field("entropy_coef", entropy_coef, "weight of the entropy bonus", NonNegative())
+        .Tune(Search::Log(1e-5, 0.03));
     step.RateField(field);
     step.ScheduleFields(field);
     field("desired_kl", desired_kl,

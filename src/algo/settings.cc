@@ -4,30 +4,36 @@
 
 namespace trireme {
 
-void CollectConfig::Fields(ConfigFields& field, std::string_view stretch) {
-  field("envs", envs, "environments stepped in parallel, over all shards", Between(1, 1'000'000));
-  field("horizon", horizon, fmt::format("steps per environment in one {}", stretch), Between(1, 1'000'000));
+void CollectConfig::Fields(ConfigFields& field, std::string_view stretch, Search horizons) {
+  field("envs", envs, "environments stepped in parallel, over all shards", Between(1, 1'000'000))
+      .Tune(Search::PowersOfTwo(8, 128));
+  field("horizon", horizon, fmt::format("steps per environment in one {}", stretch), Between(1, 1'000'000))
+      .Tune(std::move(horizons));
 }
 
 void StepConfig::RateField(ConfigFields& field) {
-  field("learning_rate", learning_rate, "initial step size", Between(1e-12, 1e30));
+  field("learning_rate", learning_rate, "initial step size", Between(1e-12, 1e30))
+      .Tune(Search::Log(1e-4, 1e-2));
 }
 
 void StepConfig::ScheduleFields(ConfigFields& field, std::string_view rates) {
   field("learning_rate_schedule", learning_rate_schedule, fmt::format("course of the {} over the run", rates),
-        kScheduleNames);
+        kScheduleNames)
+      .Tune(Search::Choices({"constant", "linear"}));
   field("final_fraction", final_fraction, "where linear and cosine schedules end, relative to their start",
         UnitInterval());
 }
 
 void StepConfig::NormField(ConfigFields& field) {
   field("max_grad_norm", max_grad_norm, "longest gradient, longer ones are scaled down; 0: no limit",
-        NonNegative());
+        NonNegative())
+      .Tune(Search::Log(0.3, 5));
 }
 
 void HiddenConfig::Fields(ConfigFields& field) {
-  field("hidden", hidden, "units of each hidden layer", Between(1, 4096));
-  field("activation", activation, "nonlinearity after each hidden layer", kActivationNames);
+  field("hidden", hidden, "units of each hidden layer", Between(1, 4096)).Tune(Search::Layers(1, 2, 16, 128));
+  field("activation", activation, "nonlinearity after each hidden layer", kActivationNames)
+      .Tune(Search::Choices({"tanh", "relu"}));
   field("init", init, "initial weights", kInitNames);
 }
 

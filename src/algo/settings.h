@@ -23,8 +23,8 @@ struct CollectConfig {
   int envs = 16;
   int horizon = 8;
 
-  // `stretch` is what the algorithm calls it: "iteration" or "round".
-  void Fields(ConfigFields& field, std::string_view stretch);
+  // `stretch` is what the algorithm calls it: "iteration" or "round"; `horizons` is how the horizon is searched.
+  void Fields(ConfigFields& field, std::string_view stretch, Search horizons = Search::PowersOfTwo(8, 256));
   std::int64_t steps() const { return std::int64_t{envs} * horizon; }
 };
 

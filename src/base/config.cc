@@ -250,7 +250,7 @@ std::string Expected(const Field& field) {
 
 }  // namespace
 
-void ConfigFields::AddField(Field field) {
+ConfigFields::Field& ConfigFields::AddField(Field field) {
   const bool named = !field.name.empty();
   field.name.insert(0, prefix_);
   if (!named || field.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) {
@@ -263,10 +263,10 @@ void ConfigFields::AddField(Field field) {
       Fail("{}: the default {} is not {}", field.name, field.default_text, expected);
     }
   }
-  fields_.push_back(std::move(field));
+  return fields_.emplace_back(std::move(field));
 }
 
-void ConfigFields::operator()(std::string_view name, bool& value, std::string_view doc) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, bool& value, std::string_view doc) {
   const auto set = [&value](std::string_view text) -> std::string {
     text = Trim(text);
     if (text != "true" && text != "false") return "true or false";
@@ -274,44 +274,47 @@ void ConfigFields::operator()(std::string_view name, bool& value, std::string_vi
     return "";
   };
   const auto get = [&value]() -> std::string { return value ? "true" : "false"; };
-  AddField({std::string(name), std::string(doc), "bool", "", "", get, set});
+  return AddField({std::string(name), std::string(doc), "bool", "", "", get, set});
 }
 
-void ConfigFields::operator()(std::string_view name, int& value, std::string_view doc, Range range) {
-  AddField({std::string(name), std::string(doc), "int", RangeText(range), "",
-            [&value] { return fmt::format("{}", value); },
-            [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, int& value, std::string_view doc,
+                                              Range range) {
+  return AddField({std::string(name), std::string(doc), "int", RangeText(range), "",
+                   [&value] { return fmt::format("{}", value); },
+                   [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
 }
 
-void ConfigFields::operator()(std::string_view name, std::int64_t& value, std::string_view doc, Range range) {
-  AddField({std::string(name), std::string(doc), "int", RangeText(range), "",
-            [&value] { return fmt::format("{}", value); },
-            [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::int64_t& value,
+                                              std::string_view doc, Range range) {
+  return AddField({std::string(name), std::string(doc), "int", RangeText(range), "",
+                   [&value] { return fmt::format("{}", value); },
+                   [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
 }
 
-void ConfigFields::operator()(std::string_view name, std::uint64_t& value, std::string_view doc,
-                              Range range) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::uint64_t& value,
+                                              std::string_view doc, Range range) {
   const auto get = [&value] {
     const std::string digits = fmt::format("{}", value);
     return value > kLargestToml ? Quoted(digits) : digits;
   };
-  AddField({std::string(name), std::string(doc), "uint", RangeText(range), "", get,
-            [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
+  return AddField({std::string(name), std::string(doc), "uint", RangeText(range), "", get,
+                   [&value, range](std::string_view text) { return AssignWhole(text, range, value); }});
 }
 
-void ConfigFields::operator()(std::string_view name, double& value, std::string_view doc, Range range) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, double& value, std::string_view doc,
+                                              Range range) {
   const auto set = [&value, range](std::string_view text) {
     const auto parsed = ParseDouble(text);
     if (!parsed || !Contains(range, *parsed)) return WithRange("a number", range);
     value = *parsed;
     return std::string();
   };
-  AddField({std::string(name), std::string(doc), "float", RangeText(range), "",
-            [&value] { return DoubleText(value); }, set});
+  return AddField({std::string(name), std::string(doc), "float", RangeText(range), "",
+                   [&value] { return DoubleText(value); }, set});
 }
 
-void ConfigFields::operator()(std::string_view name, std::optional<double>& value, std::string_view doc,
-                              std::string_view absent) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::optional<double>& value,
+                                              std::string_view doc, std::string_view absent) {
   const auto set = [&value, absent = std::string(absent)](std::string_view text) -> std::string {
     const auto parsed = ParseDouble(text);
     if (!parsed && Trim(text) != absent) return fmt::format("a number or {}", absent);
@@ -319,30 +322,32 @@ void ConfigFields::operator()(std::string_view name, std::optional<double>& valu
     return "";
   };
   const auto get = [&value, absent = Quoted(absent)] { return value ? DoubleText(*value) : absent; };
-  AddField({std::string(name), std::string(doc), fmt::format("{}{}", kNumberOr, absent), "", "", get, set});
+  return AddField(
+      {std::string(name), std::string(doc), fmt::format("{}{}", kNumberOr, absent), "", "", get, set});
 }
 
-void ConfigFields::operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::vector<std::string>& value,
+                                              std::string_view doc) {
   const auto get = [&value] {
     std::vector<std::string> elements(value.size());
     std::ranges::transform(value, elements.begin(), Quoted);
     return fmt::format("[{}]", Join(elements));
   };
-  AddField({std::string(name), std::string(doc), "text list", "", "", get,
-            [&value](std::string_view text) { return AssignTexts(text, value); }});
+  return AddField({std::string(name), std::string(doc), "text list", "", "", get,
+                   [&value](std::string_view text) { return AssignTexts(text, value); }});
 }
 
-void ConfigFields::operator()(std::string_view name, std::vector<int>& value, std::string_view doc,
-                              Range each) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::vector<int>& value,
+                                              std::string_view doc, Range each) {
   const std::string allowed = RangeText(each);
-  AddField({std::string(name), std::string(doc), "int list",
-            allowed.empty() ? "" : fmt::format("each {}", allowed), "",
-            [&value] { return fmt::format("[{}]", Join(value)); },
-            [&value, each](std::string_view text) { return AssignList(text, each, value); }});
+  return AddField({std::string(name), std::string(doc), "int list",
+                   allowed.empty() ? "" : fmt::format("each {}", allowed), "",
+                   [&value] { return fmt::format("[{}]", Join(value)); },
+                   [&value, each](std::string_view text) { return AssignList(text, each, value); }});
 }
 
-void ConfigFields::operator()(std::string_view name, std::string& value, std::string_view doc,
-                              OneOf allowed) {
+ConfigFields::Field& ConfigFields::operator()(std::string_view name, std::string& value, std::string_view doc,
+                                              OneOf allowed) {
   TRIREME_CHECK(allowed.empty() || IsOneOf(value, allowed));
   const std::string choices = allowed.empty() ? "" : Choices(allowed);
   const auto set = [&value, allowed = std::move(allowed)](std::string_view text) -> std::string {
@@ -351,12 +356,12 @@ void ConfigFields::operator()(std::string_view name, std::string& value, std::st
     value = text;
     return "";
   };
-  AddField(
+  return AddField(
       {std::string(name), std::string(doc), "text", choices, "", [&value] { return Quoted(value); }, set});
 }
 
-void ConfigFields::AddChoice(std::string_view name, std::string_view doc, OneOf names, IndexGetter get,
-                             IndexSetter set) {
+ConfigFields::Field& ConfigFields::AddChoice(std::string_view name, std::string_view doc, OneOf names,
+                                             IndexGetter get, IndexSetter set) {
   const std::string choices = Choices(names);
   const auto get_text = [names, get = std::move(get)] {
     TRIREME_CHECK(get() < names.size());
@@ -369,7 +374,7 @@ void ConfigFields::AddChoice(std::string_view name, std::string_view doc, OneOf 
     set(static_cast<std::size_t>(found - names.begin()));
     return "";
   };
-  AddField({std::string(name), std::string(doc), "choice", choices, "", get_text, set_text});
+  return AddField({std::string(name), std::string(doc), "choice", choices, "", get_text, set_text});
 }
 
 std::vector<std::string> ConfigFields::Names() const {

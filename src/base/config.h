@@ -31,6 +31,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -64,6 +65,42 @@ struct EnumName {
   E value;
 };
 
+// How `trireme tune` searches a setting unless a file says otherwise (tune/space.h): declared beside the field.
+//
+//   field("learning_rate", learning_rate, "initial step size", Positive()).Tune(Search::Log(1e-4, 1e-2));
+struct Search {
+  enum class Kind {
+    kLinear,       // low to high; of a whole number every one between them
+    kLog,          // the same, where ratios count: both are above 0
+    kNearOne,      // ratios of 1 - value count: both are below 1
+    kPowersOfTwo,  // whole numbers
+    kChoices,      // texts as in an assignment, without an order
+    kLayers,       // a list: `low` to `high` layers of one width, a power of two between the two widths
+  };
+  Kind kind = Kind::kLinear;
+  double low = 0, high = 0;
+  std::vector<std::string> choices = {};
+  double least_width = 0, most_width = 0;
+  // Only where another setting has one of these values; no name: always.
+  std::string when = {};
+  std::vector<std::string> when_values = {};
+
+  static Search Linear(double low, double high) { return {Kind::kLinear, low, high}; }
+  static Search Log(double low, double high) { return {Kind::kLog, low, high}; }
+  static Search NearOne(double low, double high) { return {Kind::kNearOne, low, high}; }
+  static Search PowersOfTwo(double low, double high) { return {Kind::kPowersOfTwo, low, high}; }
+  static Search Choices(std::vector<std::string> texts) { return {Kind::kChoices, 0, 0, std::move(texts)}; }
+  static Search TrueOrFalse() { return Choices({"false", "true"}); }
+  static Search Layers(double fewest, double most, double least_width, double most_width) {
+    return {Kind::kLayers, fewest, most, {}, least_width, most_width};
+  }
+  Search When(std::string setting, std::vector<std::string> values) && {
+    when = std::move(setting);
+    when_values = std::move(values);
+    return std::move(*this);
+  }
+};
+
 class ConfigFields {
  public:
   // What --help and the docs show of one setting. Texts of values are TOML.
@@ -76,6 +113,9 @@ class ConfigFields {
     std::function<std::string()> get;  // the current value
     // Parses and assigns; returns what was expected ("a number above 0") or, on success, nothing.
     std::function<std::string(std::string_view)> set;
+    std::optional<Search> search = {};  // nothing: tuning leaves it alone
+
+    void Tune(Search how) { search = std::move(how); }
   };
 
   // With a prefix, "env_", the names of this struct have it in front.
@@ -87,22 +127,21 @@ class ConfigFields {
     prefix_ = before;
   }
 
-  // For use inside Fields().
-  void operator()(std::string_view name, bool& value, std::string_view doc);
-  void operator()(std::string_view name, int& value, std::string_view doc, Range range = {});
-  void operator()(std::string_view name, std::int64_t& value, std::string_view doc, Range range = {});
-  void operator()(std::string_view name, std::uint64_t& value, std::string_view doc, Range range = {});
-  void operator()(std::string_view name, double& value, std::string_view doc, Range range = {});
+  // For use inside Fields(). What they return is good until the next call.
+  Field& operator()(std::string_view name, bool& value, std::string_view doc);
+  Field& operator()(std::string_view name, int& value, std::string_view doc, Range range = {});
+  Field& operator()(std::string_view name, std::int64_t& value, std::string_view doc, Range range = {});
+  Field& operator()(std::string_view name, std::uint64_t& value, std::string_view doc, Range range = {});
+  Field& operator()(std::string_view name, double& value, std::string_view doc, Range range = {});
   // A number or nothing, which is written as the text `absent`.
-  void operator()(std::string_view name, std::optional<double>& value, std::string_view doc,
-                  std::string_view absent);
-  void operator()(std::string_view name, std::vector<int>& value, std::string_view doc, Range each = {});
-  void operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc);
-  void operator()(std::string_view name, std::string& value, std::string_view doc, OneOf allowed = {});
+  Field& operator()(std::string_view name, std::optional<double>& value, std::string_view doc,
+                    std::string_view absent);
+  Field& operator()(std::string_view name, std::vector<int>& value, std::string_view doc, Range each = {});
+  Field& operator()(std::string_view name, std::vector<std::string>& value, std::string_view doc);
+  Field& operator()(std::string_view name, std::string& value, std::string_view doc, OneOf allowed = {});
   template <class E>
-  requires std::is_enum_v<E>
-  void operator()(std::string_view name, E& value, std::string_view doc,
-                  std::type_identity_t<std::span<const EnumName<E>>> table);
+  requires std::is_enum_v<E> Field& operator()(std::string_view name, E& value, std::string_view doc,
+                                               std::type_identity_t<std::span<const EnumName<E>>> table);
 
   // Top-level `key = value` pairs. `origin` names the file in errors: "x.toml:3:7: ...".
   void ApplyToml(std::string_view text, const std::string& origin);
@@ -128,8 +167,9 @@ class ConfigFields {
   using IndexGetter = std::function<std::size_t()>;
   using IndexSetter = std::function<void(std::size_t)>;
 
-  void AddChoice(std::string_view name, std::string_view doc, OneOf names, IndexGetter get, IndexSetter set);
-  void AddField(Field field);
+  Field& AddChoice(std::string_view name, std::string_view doc, OneOf names, IndexGetter get,
+                   IndexSetter set);
+  Field& AddField(Field field);
   const Field& Find(std::string_view name, const std::string& origin) const;
 
   std::vector<Field> fields_;  // in the order they were added
@@ -143,9 +183,9 @@ std::string ReadTomlText(std::string_view text, std::string_view key, const std:
 bool HasTomlKey(std::string_view text, std::string_view key, const std::string& origin);
 
 template <class E>
-requires std::is_enum_v<E>
-void ConfigFields::operator()(std::string_view name, E& value, std::string_view doc,
-                              std::type_identity_t<std::span<const EnumName<E>>> table) {
+requires std::is_enum_v<E> ConfigFields::Field& ConfigFields::operator()(
+    std::string_view name, E& value, std::string_view doc,
+    std::type_identity_t<std::span<const EnumName<E>>> table) {
   OneOf names;
   for (const EnumName<E>& row : table) names.emplace_back(row.name);
   const auto get = [&value, table] {
@@ -153,7 +193,8 @@ void ConfigFields::operator()(std::string_view name, E& value, std::string_view 
     while (i < table.size() && table[i].value != value) ++i;
     return i;
   };
-  AddChoice(name, doc, std::move(names), get, [&value, table](std::size_t i) { value = table[i].value; });
+  return AddChoice(name, doc, std::move(names), get,
+                   [&value, table](std::size_t i) { value = table[i].value; });
 }
 
 }  // namespace trireme

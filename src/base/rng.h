@@ -25,6 +25,7 @@ enum class Purpose : std::uint32_t {
   kPlan = 8,        // durations in simulated runs
   kLateStart = 9,   // seeds of shards that are begun when the run has made steps
   kCodec = 10,      // where compression by powersgd begins
+  kTune = 11,       // proposals of a hyper-parameter search
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

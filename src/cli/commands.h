@@ -20,5 +20,6 @@ Command AddEnvsCommand(CommandLine& program);
 Command AddAlgosCommand(CommandLine& program);
 Command AddDevicesCommand(CommandLine& program);
 Command AddSetupCommand(CommandLine& program);
+Command AddTuneCommand(CommandLine& program);
 
 }  // namespace trireme

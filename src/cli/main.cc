@@ -41,6 +41,7 @@ int Run(int argc, char** argv, double started_s) {
       {"eval", trireme::AddEvalCommand(program)},
       {"bench", trireme::AddBenchCommand(program)},
       {"plan", trireme::AddPlanCommand(program)},
+      {"tune", trireme::AddTuneCommand(program)},
       {"server", trireme::AddServerCommand(program)},
       {"envs", trireme::AddEnvsCommand(program)},
       {"algos", trireme::AddAlgosCommand(program)},

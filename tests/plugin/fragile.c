@@ -1,12 +1,13 @@
 /* A plug-in for tests: two environments, of which the first does what its option `fault` says from the step `at` of a copy's
  * life on. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "trireme/env_plugin.h"
 
 static const trireme_option options[] = {
     {"fault", TRIREME_TEXT, 0, "none", 0, 0,
-     "segv, abort, divide, overflow, exit, quick_exit, error, nan, beside, print"},
+     "segv, abort, divide, overflow, exit, quick_exit, error, nan, beside, print, hang"},
     {"at", TRIREME_INT, 10, NULL, 1, 1e9, "step of the fault"}};
 enum { FAULT, AT };
 
@@ -64,6 +65,7 @@ static void fragile_step(Fragile* fragile, trireme_copy* copy) {
   if (is(copy, "quick_exit")) quick_exit(0);
   if (is(copy, "print") && fragile->step % 50 == 0) printf("half of an episode\n");
   if (is(copy, "error")) copy->error = "the ground has given way";
+  while (is(copy, "hang")) pause();
   if (is(copy, "nan")) copy->obs[1] = NAN;
   if (is(copy, "beside")) copy->obs[2] = 1;
 }
