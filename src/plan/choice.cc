@@ -144,7 +144,7 @@ struct Trials {
   }
 
   // What gives something up must be ahead again and again: of its figures the worst counts, and of the best that gives up
-  // nothing the best. Where trials are long, being far ahead is enough.
+  // nothing the best. Where trials are long, being far ahead twice is enough.
   void Confirm(double seconds, bool short_trials) {
     std::size_t last = tried.size();
     for (int check = 0; check < kChecks; ++check) {
@@ -156,7 +156,8 @@ struct Trials {
       }
       if (tried[leading].gives_up.empty() || !AnyRate(exact)) return;
       const std::size_t other = Fastest(exact);
-      if (!short_trials && tried[leading].steps_per_s > kFarAhead * tried[other].steps_per_s) return;
+      if (!short_trials && check > 0 && tried[leading].steps_per_s > kFarAhead * tried[other].steps_per_s)
+        return;
       tried[other].steps_per_s = std::fmax(tried[other].steps_per_s, Try(other, seconds));
       tried[leading].steps_per_s = std::fmin(tried[leading].steps_per_s, Try(leading, seconds));
     }
