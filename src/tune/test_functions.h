@@ -1,6 +1,8 @@
 // Functions that samplers are tried on and compared by, with their spaces; bench/tune_samplers.py has the same ones in Python.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -81,8 +83,8 @@ inline double Mixed(const Point& x) {
 inline std::vector<TestFunction> TestFunctions() {
   using Kind = Search::Kind;
   std::vector<Parameter> unit, wide;
-  for (int i = 0; i < 6; ++i) unit.push_back(Real("x" + std::to_string(i), 0, 1));
-  for (int i = 0; i < 5; ++i) wide.push_back(Real("x" + std::to_string(i), -2, 2));
+  for (int i = 0; i < 6; ++i) unit.push_back(Real(fmt::format("x{}", i), 0, 1));
+  for (int i = 0; i < 5; ++i) wide.push_back(Real(fmt::format("x{}", i), -2, 2));
   Parameter momentum = Real("momentum", 0, 0.99);
   momentum.parent = 0;
   momentum.parent_values = {1};
