@@ -140,6 +140,8 @@ TEST_F(CompressTest, BadSettingsAreOneLine) {
   ExpectRefused(RunTrireme(SmallRun("bad") + Args{"--local-steps", "4", "--store", "server"}),
                 {"--store allreduce"});
   ExpectRefused(RunTrireme(SmallRun("bad") + Args{"--local-steps", "many"}), {"--local-steps"});
+  ExpectRefused(RunTrireme(SmallRun("bad") + Args{"--store", "server", "--set", "compress_params=onebit"}),
+                {"compress_params = onebit", "say compress"});
 }
 
 }  // namespace
