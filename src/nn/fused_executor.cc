@@ -8,16 +8,6 @@
 namespace trireme {
 namespace {
 
-int PassSize(const NetworkSpec& spec) {
-  constexpr std::size_t kFloatsInCache = 32 << 10;
-  std::size_t per_sample = 0;
-  for (const TowerSpec& tower : spec.towers) {
-    for (const int width : tower.hidden) per_sample += width;
-  }
-  const std::size_t chunks = kFloatsInCache / (std::max<std::size_t>(per_sample, 1) * Tower::kChunk);
-  return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
-}
-
 class FusedTape final : public Tape {
  public:
   FusedTape(const NetworkSpec& spec, const std::vector<Tower>& towers, Precision precision, int pass_size,
@@ -90,7 +80,7 @@ class FusedTape final : public Tape {
 
 // Towers come first in a network's layout, in order, so their tensors lie where the network has them.
 FusedExecutor::FusedExecutor(const Network& network, Precision precision)
-    : network_(network), precision_(precision), pass_size_(PassSize(network.spec())) {
+    : network_(network), precision_(precision), pass_size_(SamplesInCache(network.spec())) {
   ParamLayout layout;
   for (const TowerSpec& spec : network.spec().towers) towers_.emplace_back(spec, layout);
   TRIREME_CHECK(layout.size() <= network.param_count());

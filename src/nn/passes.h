@@ -8,8 +8,20 @@
 
 #include "trireme/base/aligned.h"
 #include "trireme/nn/executor.h"
+#include "trireme/nn/tower.h"
 
 namespace trireme {
+
+// How many samples a pass has: whole chunks whose activations stay in the second-level cache.
+inline int SamplesInCache(const NetworkSpec& spec) {
+  constexpr std::size_t kFloatsInCache = 32 << 10;
+  std::size_t per_sample = 0;
+  for (const TowerSpec& tower : spec.towers) {
+    for (const int width : tower.hidden) per_sample += static_cast<std::size_t>(width);
+  }
+  const std::size_t chunks = kFloatsInCache / (std::max<std::size_t>(per_sample, 1) * Tower::kChunk);
+  return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
+}
 
 // Outputs of one pass and the gradients at them, of all towers.
 class PassBuffers {

@@ -9,17 +9,6 @@
 namespace trireme {
 namespace {
 
-// Whole chunks whose activations stay in the second-level cache, as of a worker that computes alone.
-int PassSize(const NetworkSpec& spec) {
-  constexpr std::size_t kFloatsInCache = 32 << 10;
-  std::size_t per_sample = 0;
-  for (const TowerSpec& tower : spec.towers) {
-    for (const int width : tower.hidden) per_sample += static_cast<std::size_t>(width);
-  }
-  const std::size_t chunks = kFloatsInCache / (std::max<std::size_t>(per_sample, 1) * Tower::kChunk);
-  return Tower::kChunk * static_cast<int>(std::clamp<std::size_t>(chunks, 1, 16));
-}
-
 class PipelineTape final : public Tape {
  public:
   PipelineTape(const NetworkSpec& spec, const std::vector<Tower>& towers, PeerCommunicator& group,
@@ -222,7 +211,7 @@ class PipelineTape final : public Tape {
 }  // namespace
 
 PipelineExecutor::PipelineExecutor(const NetworkShare& share, PeerCommunicator& group, PipelineTimes& times)
-    : share_(share), group_(group), times_(times), pass_size_(PassSize(share.network().spec())) {
+    : share_(share), group_(group), times_(times), pass_size_(SamplesInCache(share.network().spec())) {
   TRIREME_CHECK(share.parts().split().kind == ModelSplit::Kind::kPipeline);
   TRIREME_CHECK(group.size() == share.parts().members() && group.rank() == share.member());
   times.stages = group.size();
