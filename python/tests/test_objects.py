@@ -112,6 +112,7 @@ class Objects(InScratch):
             ((good, 1.0, False, None, {}), "truncated is None, not True or False"),
             ((good, 1.0, np.zeros(2, bool), False, {}), "terminated is array.*, not True or False"),
             ((["a", "b"], 1.0, False, False, {}), "observation"),
+            ((good, 1.0, False, False, {"action_mask": [1, 0]}), "action_mask.*was not there at the first reset"),
         ]:
             with self.subTest(pattern):
                 self.refuse(pattern, make_walk(gives=gives), **QUICK)

@@ -190,6 +190,8 @@ class Copies:
         if masks.size:
             mask = info.get("action_mask")
             masks[i] = 1 if mask is None else self._actions.mask(mask)
+        elif self._actions.choices > 0 and isinstance(info, dict) and "action_mask" in info:
+            raise Offence('info["action_mask"] was not there at the first reset: say there, too, what is allowed')
 
     def _where(self, i: int) -> str:
         return f"{self._name}, environment {i} at step {self._steps}"

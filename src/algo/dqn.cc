@@ -120,16 +120,6 @@ struct DqnConfig {
   }
 };
 
-// One of the choices that are allowed (null: all), each with the same probability.
-int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask) {
-  const auto below = [&](std::int64_t n) { return static_cast<int>((std::uint64_t{bits} * n) >> 32); };
-  if (mask == nullptr) return below(choices);
-  int left = below(std::count_if(mask, mask + choices, [](std::uint8_t allowed) { return allowed != 0; }));
-  int choice = 0;
-  while (choice < choices - 1 && (mask[choice] == 0 || left-- > 0)) ++choice;
-  return choice;
-}
-
 class Dqn final : public Algorithm {
  public:
   using Config = DqnConfig;
@@ -137,7 +127,9 @@ class Dqn final : public Algorithm {
 
   void Iterate(double progress, MetricRow& row) override;
   std::int64_t steps_per_iteration() const override { return config_.collect.steps() * config_.rounds; }
-  std::int64_t updates_per_iteration() const override { return std::int64_t{config_.rounds} * config_.updates; }
+  std::int64_t updates_per_iteration() const override {
+    return std::int64_t{config_.rounds} * config_.updates;
+  }
   void Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) override;
   void Explore(const ActionRequest& request) override;
   void SaveShards(StateWriter& out) const override { SaveAll(shards_, out); }

@@ -309,13 +309,9 @@ void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std
 // The observations as the network is given them.
 const float* Ppo::PrepareToAct(const float* obs, int n) {
   tape_->SetParams(context_.store.params());
-  const std::size_t obs_size = context_.env.spec.obs.size();
-  float* scaled = batch_.obs.data();
-  std::copy_n(obs, n * obs_size, scaled);
-  for (int i = 0; config_.normalise_obs && i < n; ++i) {
-    obs_normaliser_.Apply(scaled + i * obs_size, scaled + i * obs_size);
-  }
-  return scaled;
+  std::copy_n(obs, n * context_.env.spec.obs.size(), batch_.obs.data());
+  if (config_.normalise_obs) obs_normaliser_.ApplyToRows(batch_.obs.data(), n);
+  return batch_.obs.data();
 }
 
 void Ppo::SaveCommon(StateWriter& out) const {

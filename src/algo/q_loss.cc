@@ -184,6 +184,15 @@ void QGreedy(const QHead& head, const float* outputs, int n, float* actions, con
   CallFor<GreedyKernel>(head, outputs, n, actions);
 }
 
+int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask) {
+  const auto below = [&](std::int64_t n) { return static_cast<int>((std::uint64_t{bits} * n) >> 32); };
+  if (mask == nullptr) return below(choices);
+  int left = below(std::count_if(mask, mask + choices, [](std::uint8_t allowed) { return allowed != 0; }));
+  int choice = 0;
+  while (choice < choices - 1 && (mask[choice] == 0 || left-- > 0)) ++choice;
+  return choice;
+}
+
 void QTargets(const QHead& head, const float* target_outputs, const float* online_outputs,
               const float* returns, const float* discounts, int n, float* targets,
               const std::uint8_t* next_masks) {

@@ -41,6 +41,9 @@ struct QHead {
 void QGreedy(const QHead& head, const float* outputs, int n, float* actions,
              const std::uint8_t* masks = nullptr);
 
+// One of the choices that are allowed (null: all), each with the same probability; `bits` are drawn at random.
+int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask);
+
 // Targets y from the outputs of both networks for the next observations, [n, outputs] each. Without
 // online_outputs (null) it is DQN, with them double DQN. Where the discount is 0 the outputs do not matter,
 // whatever they are. returns, discounts, targets: [n]; next_masks: [n, choices], or null.

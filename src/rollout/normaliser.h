@@ -24,6 +24,11 @@ class Normaliser {
     for (std::size_t i = 0; i < mean_.size(); ++i) y[i] = Clamp((x[i] - shift_[i]) * scale_[i]);
   }
 
+  // The same of n rows, in place.
+  void ApplyToRows(float* rows, int n) const {
+    for (int i = 0; i < n; ++i, rows += mean_.size()) Apply(rows, rows);
+  }
+
   float Scale(std::size_t feature) const { return scale_[feature]; }
 
   // Doubles that one shard's sums take: count, then sum and sum of squares per feature.

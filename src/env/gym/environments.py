@@ -179,21 +179,21 @@ class Trial:
     def __init__(self, env, went_on):
         """`went_on` is called after each reset and step."""
         self.went_on = went_on
-        self.snapshots = self.reproducible = self.masks_in_steps = False
+        self.snapshots = self.reproducible = self.masks = False
         copy = None
         try:
             copy = load(env, save(env)) if not has_states(env) else None
         except Exception:
             pass
         tried = env if copy is None else copy
-        self.obs, self.info = self.reset(tried)
+        obs = self.reset(tried)
         if getattr(getattr(env, "spec", None), "nondeterministic", False):
             return
         try:
             tried.action_space.seed(self.SEED)
             actions = [tried.action_space.sample() for _ in range(self.STEPS)]
-            first = (frozen(self.obs), self.run(tried, actions))
-            again = (frozen(self.reset(tried)[0]), self.run(tried, actions))
+            first = (frozen(obs), self.run(tried, actions))
+            again = (frozen(self.reset(tried)), self.run(tried, actions))
             self.reproducible = first == again
             if not self.reproducible or (copy is None and not has_states(env)):
                 return
@@ -207,17 +207,22 @@ class Trial:
             pass
 
     def reset(self, env):
-        result = check_reset(env.reset(seed=self.SEED))
+        obs, info = check_reset(env.reset(seed=self.SEED))
         self.went_on()
-        return result
+        self.look_for_mask(info)
+        return obs
 
     def run(self, env, actions):
         seen = []
         for action in actions:
             obs, reward, terminated, truncated, info = env.step(action)
             self.went_on()
-            self.masks_in_steps |= isinstance(info, dict) and "action_mask" in info
+            self.look_for_mask(info)
             seen.append((frozen(obs), float(reward), bool(terminated), bool(truncated)))
             if terminated or truncated:
                 break
         return seen
+
+    def look_for_mask(self, info):
+        mask = info.get("action_mask") if isinstance(info, dict) else None
+        self.masks |= isinstance(mask, (np.ndarray, tuple, list))

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 TEST_F(GymTest, EnvironmentsConform) {
-  for (const char* name : {"Walk", "Stateful", "Unsaved", "Masked", "factory"})
+  for (const char* name : {"Walk", "Stateful", "Unsaved", "Masked", "MaskedInSteps", "factory"})
     CheckEnv(Find(InTrouble(name)));
 }
 
@@ -30,6 +30,7 @@ TEST_F(GymTest, WhatIsKnownOfThem) {
   EXPECT_FALSE(Find(InTrouble("Unpredictable")).facts.reproducible);
   EXPECT_TRUE(Find(InTrouble("Stateful")).facts.snapshots);
   EXPECT_TRUE(Find(InTrouble("Masked")).spec.masks);
+  EXPECT_TRUE(Find(InTrouble("MaskedInSteps")).spec.masks);
 }
 
 // A resumed run may have other hosts, but no other arguments. Nothing is started to find out.

@@ -12,7 +12,6 @@ class Host:
     def __init__(self):
         self.socket = socket.socket(fileno=3)
         self.parts = {}
-        self.late_masks = False  # the first reset had none, but a step had one
         message, fds = self.receive()
         bell = Mapping(fds[0])
         self.mapping, self.bell = bell, bell.words(0, 7)
@@ -90,8 +89,6 @@ class Host:
         threshold = getattr(spec, "reward_threshold", None)
         if threshold is None:
             threshold = getattr(unwrapped(env), "reward_threshold", None)
-        masks = isinstance(trial.info.get("action_mask"), (np.ndarray, tuple, list)) and self.actions.choices > 0
-        self.late_masks = trial.masks_in_steps and not masks
         kind = type(unwrapped(env))
         text = (kind.__doc__ or "").strip().split("\n")[0]
         if text.startswith("#"):  # Gymnasium's have headings
@@ -102,7 +99,7 @@ class Host:
         facts = {
             "obs": {"shape": list(self.observations.shape), "bytes": self.observations.bytes},
             "action": self.actions.facts,
-            "masks": masks,
+            "masks": trial.masks and self.actions.choices > 0,
             "max_episode_steps": int(limit or 0),
             "reward_threshold": None if threshold is None else float(threshold),
             "help": text or f"{kind.__module__}.{kind.__qualname__}",

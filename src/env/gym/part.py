@@ -108,6 +108,8 @@ class Part:
                     if (terminated is False or terminated is no) and (truncated is False or truncated is no):
                         row[:] = obs
                         rewards[i] = reward
+                        if info:  # most have nothing to say
+                            self.look_for_mask(i, info)
                     else:
                         self.digest(i, result)
                 else:
@@ -164,8 +166,8 @@ class Part:
         obs, reward, terminated, truncated, info = check_step(result, self.choices > 0)
         ended = terminated or truncated
         self.write(i, obs, info, ended)
+        self.look_for_mask(i, info)
         if ended:
-            self.look_for_mask(i, info)
             self.end(i, self.terminated if terminated else self.truncated)
         self.rewards[i] = reward
 
@@ -230,11 +232,11 @@ class Part:
         self.look_for_mask(i, result[1])
 
     def look_for_mask(self, i, info):
-        """Where there should be none. Only now and then: at the ends of episodes."""
+        """Where there should be none."""
         if self.choices or self.warned:
             return
-        if self.host.late_masks or (isinstance(info, dict) and "action_mask" in info):
-            why = "there was none at the first reset" if self.host.actions.choices else "its actions are no choices"
+        if isinstance(info, dict) and "action_mask" in info:
+            why = "there was none in the first steps" if self.host.actions.choices else "its actions are no choices"
             self.warn(i, f'info["action_mask"] is not kept to: {why}')
 
     def make_anew(self, i):

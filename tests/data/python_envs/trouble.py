@@ -172,14 +172,12 @@ class HangsWhenDrawn(Drawn):
 
 
 class MaskedInSteps(Masked):
-    """Says what is allowed only after steps."""
-
-    def step(self, action):
-        self.allowed[:] = 1  # nobody knows
-        return super().step(action)
+    """Says what is allowed only after steps; before the first one everything is."""
 
     def reset(self, seed=None, options=None):
-        return super().reset(seed=seed)[0], {}
+        obs, _ = super().reset(seed=seed)
+        self.allowed[:] = 1
+        return obs, {}
 
 
 class MaskedNumbers(Walk):
