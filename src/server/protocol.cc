@@ -120,6 +120,8 @@ void Greeting::Fields(ConfigFields& field) {
   field("candidate", candidate, "may lead");
   field("server", server, "the part of the parameters", AtLeast(0));
   field("continues", continues, "in the middle of an operation");
+  field("anew", anew, "the boundary to begin at, or -1", Between(-1, kMostUpdates));
+  field("boundary", boundary, "what it is called now", Between(0, kMostUpdates));
   terms.Fields(field);
 }
 

@@ -58,12 +58,14 @@ enum MessageFlags : std::uint32_t {
   kFinished = 1,   // the run has ended
   kBehind = 2,     // the others are further: join them at their next boundary
   kDuplicate = 4,  // was applied before
-  kBoundary = 8,   // of kCollect: whoever waits to take part enters here, with its bytes. kWelcome: it did
+  kBoundary = 8,   // of kCollect: whoever waits to take part enters here, with its bytes. kWelcome: it did.
+                   // kCollected: they did
   kResting = 16,   // of kPull: the worker pushes nothing until it says otherwise by pushing
+  kAnew = 32,      // of kWelcome: nobody was left, and all begin anew at `boundary`
 };
 
 struct Header {
-  char magic[4] = {'T', 'R', 'M', '3'};
+  char magic[4] = {'T', 'R', 'M', '4'};
   MessageKind kind = MessageKind::kHello;
   std::uint64_t worker = 0;    // who asks (an id); in kWelcome its rank
   std::uint64_t sequence = 0;  // numbers requests; answers repeat it
@@ -79,9 +81,12 @@ struct Header {
   std::uint32_t members = 0;  // answers: how many take part
   std::uint32_t encoded = 0;  // bytes of a gradient or of parameters that a codec has made smaller
   std::uint64_t held = 0;  // answers with parameters: numbers them. Requests: whose the worker holds; 0: none
+  // In step, a boundary by the number of operations up to it. kPush: the last open one before it. kWelcome with
+  // kAnew: the one to begin at, which is called `number` from now on.
+  std::uint64_t boundary = 0;
   std::uint64_t floats = 0, doubles = 0, bytes = 0;
 };
-static_assert(sizeof(Header) == 120 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 128 && std::is_trivially_copyable_v<Header>);
 
 enum class Collective : std::uint32_t { kSum = 1, kFirst, kGather };
 
@@ -199,6 +204,10 @@ struct Greeting {
   bool candidate = true;     // may lead: evaluate, decide, keep the files of the run
   int server = 0;            // which part of the parameters it takes this server for
   bool continues = false;    // it comes back after a broken stream, perhaps in the middle of an operation
+  // The boundary at which the first server lets all begin anew, or -1, and what it is called from now on: what was made
+  // after it under its former names is to be undone.
+  std::int64_t anew = -1;
+  std::uint64_t boundary = 0;
   RunTerms terms;
 
   void Fields(ConfigFields& field);

@@ -103,6 +103,12 @@ TEST_F(ChaosTest, WorkersInStepLoseAndDoubleNothing) {
   Run({.args = OneOfFour(kSteps)}, 3, LosesAndDoublesNothing(kSteps));
 }
 
+// Whatever was made of an iteration when all are gone is undone.
+TEST_F(ChaosTest, WorkersInStepThatAllDieLoseAndDoubleNothing) {
+  constexpr int kSteps = 64 * 512;
+  Run({.args = OneOfFour(kSteps), .kills_all = true}, 3, LosesAndDoublesNothing(kSteps));
+}
+
 // Two threads in each process, one of which may lead; rounds do without the two that are slowest.
 TEST_F(ChaosTest, WorkersInStepWithBackupsLoseAndDoubleNothing) {
   constexpr int kSteps = 64 * 512;

@@ -55,6 +55,10 @@ int Training::Victim() {
 
 void Training::Strike() {
   ++strikes_;
+  if (kind_.kills_all && struck_.empty() && Draw(3) == 0) {
+    for (int w = 0; w < kWorkers; ++w) KillWorker(w);
+    return;
+  }
   if (Draw(3) == 0 || !struck_.empty()) return StrikeServer(Draw(kServers));
   StrikeWorker(Victim());
 }
@@ -82,14 +86,19 @@ void Training::StrikeWorker(int w) {
       });
       break;
     default:
-      Tell("kills worker", w);
-      workers_[w]->Signal(SIGKILL);
-      workers_[w]->Wait(10);
-      Later(Draw(2000), [this, w] {
-        StartWorker(w);
-        struck_.erase(w);
-      });
+      KillWorker(w);
   }
+}
+
+void Training::KillWorker(int w) {
+  Tell("kills worker", w);
+  struck_.insert(w);
+  workers_[w]->Signal(SIGKILL);
+  workers_[w]->Wait(10);
+  Later(Draw(2000), [this, w] {
+    StartWorker(w);
+    struck_.erase(w);
+  });
 }
 
 void Training::StrikeServer(int s) {

@@ -23,7 +23,8 @@ struct TrainingKind {
   Args args;             // of every worker
   double lease_s = 1.5;  // silence after which a worker is given up
   bool kills_workers = true;
-  int threads = 1;  // of each worker process
+  bool kills_all = false;  // now and then, all workers at once
+  int threads = 1;         // of each worker process
 };
 
 class Training {
@@ -33,7 +34,7 @@ class Training {
   Training(TrainingKind kind, std::filesystem::path folder, std::mt19937& random);
 
   // Something bad: half of what strikes workers strikes the one that leads. No two workers are struck at
-  // once.
+  // once, unless all are.
   void Strike();
   // What was struck comes back in time. True when a worker has ended by itself: the run is over.
   bool Continue();
@@ -56,6 +57,7 @@ class Training {
   int Draw(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
   int Victim();
   void StrikeWorker(int w);
+  void KillWorker(int w);
   void StrikeServer(int s);
   void Later(int after_ms, std::function<void()> action);
   void StartServer(int s);

@@ -151,7 +151,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
     const bool differs = encoded && kind == 16;
     if (differs) w.Byte(1);
     for (int i = 0; i < 5; ++i) w.Byte(31);
-    w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
+    w.Byte(0).Byte(7).Byte(0).Byte(0).Byte(31).Byte(31).Byte(31).Byte(31).Byte(0).Byte(0).Byte(doubles);
     w.Byte(0).Text(text);
     if (differs) w.Byte(0).Text(std::string(1, '\0'));
   };

@@ -91,6 +91,7 @@ inline Outgoing AnyMessage(Input& in, Header header, std::size_t floats) {
   }
   header.leader = static_cast<std::int32_t>(AnyNumber(in, 0));
   header.members = static_cast<std::uint32_t>(AnyNumber(in, 2));
+  header.boundary = AnyNumber(in, header.boundary);
   header.clock = AnyNumber(in, 0);
   const std::size_t sizes[] = {floats, floats, floats, floats, 0, floats + 2, 1, 3 * floats};
   const std::size_t size = sizes[in.Choice(std::size(sizes))];

@@ -43,6 +43,8 @@ class Stage {
         greeting.candidate = in.Choice(4) != 1;
         greeting.server = in.Choice(8) == 1 ? 1 : 0;
         greeting.continues = in.Choice(4) == 1;
+        greeting.anew = static_cast<std::int64_t>(AnyNumber(in, 0) % 100) - 1;
+        greeting.boundary = client.operation % kMostUpdates;
         const bool own_words = in.Choice(16) == 1;
         Send(client, MakeMessage({.kind = MessageKind::kHello, .worker = greeting.worker, .sequence = 1}, {},
                                  {}, own_words ? in.Text() : greeting.Encode()));
@@ -138,14 +140,14 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
     for (int i = 0; i < count; ++i) w.Byte(31);
   };
   const auto message = [&](InputWriter& w, int floats, int doubles, std::string_view text = "",
-                           int groups = 0) {
-    usual(w, 3);                // sequence, version, number
-    usual(w, 2);                // steps, operation
-    w.Byte(0).Byte(7).Byte(0);  // flags, learning rate, norm
+                           int groups = 0, std::uint32_t flags = 0) {
+    usual(w, 3);                                      // sequence, version, number
+    usual(w, 2);                                      // steps, operation
+    w.Byte(static_cast<int>(flags)).Byte(7).Byte(0);  // and learning rate, norm
     w.Byte(groups);
     for (int g = 0; g < groups; ++g) usual(w.Byte(31).Byte(31).Byte(7), 1);  // begin, end, rate, norm
-    usual(w, 3);                                                             // leader, members, clock
-    w.Byte(floats).Byte(0).Byte(doubles);                                    // how many, which
+    usual(w, 4);                           // leader, members, boundary, clock
+    w.Byte(floats).Byte(0).Byte(doubles);  // how many, which
     w.Byte(0).Text(text);
   };
   const std::string ranks = InputWriter().Number(0, 4).Number(1, 4).str();
@@ -156,18 +158,22 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
       const bool files = kind_of_run % 2 == 1, two_servers = kind_of_run >= 2;
       InputWriter w;
       w.Byte(way).Byte(files).Byte(two_servers);
-      for (int client = 0; client < 2; ++client) {
+      const auto hello = [&](int client, int anew) {
         w.Byte(kHello).Byte(client);
         usual(w, 1);
-        w.Byte(client + 1);  // rank + 1
+        w.Byte(client % 2 + 1);  // rank + 1
         usual(w, 1);
-        w.Byte(0).Byte(0).Byte(0).Byte(0);
+        w.Byte(0).Byte(0).Byte(0).Byte(anew).Byte(0);
+      };
+      for (int client = 0; client < 2; ++client) {
+        hello(client, 31);
         if (client == 0) message(w.Byte(kState).Byte(0), 0, 0);
       }
       const auto both = [&](MessageKind kind, int floats, int doubles = 0, std::string_view text = "",
-                            int groups = 0) {
+                            int groups = 0, std::uint32_t flags = 0) {
         for (int client = 0; client < 2; ++client) {
-          message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text, groups);
+          message(w.Byte(kRequest).Byte(client).Byte(static_cast<int>(kind)), floats, doubles, text, groups,
+                  flags);
           if (encoded && kind == MessageKind::kPush) w.Byte(client).Text(std::string(1, '\0'));
         }
       };
@@ -181,11 +187,17 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
         if (round == 1 && files) w.Byte(kRestart).Byte(0);
       }
       both(MessageKind::kPull, kWithout);
-      if (pace == 0) both(MessageKind::kCollect, kWithout, 2);
+      if (pace == 0) both(MessageKind::kCollect, kWithout, 2, "", 0, kBoundary);
       both(MessageKind::kFetch, kWithout);
       both(MessageKind::kAlive, kWithout, 0, InputWriter().Number(1, 8).Number(2, 8).str());
       both(MessageKind::kEcho, kWithout, 0, "echo");
       w.Byte(kTime).Byte(0).Byte(5);
+      if (files) {  // both are given up; others begin anew
+        both(MessageKind::kPush, kWithFloats);
+        w.Byte(kTime).Byte(0).Byte(40);
+        for (const int client : {2, 3}) hello(client, 1);
+        w.Byte(kRestart).Byte(0);
+      }
       both(MessageKind::kFinish, kWithout);
       // Then everything goes wrong.
       w.Byte(kCut)
@@ -199,7 +211,7 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
           .Byte(1)
           .Byte(kLeave)
           .Byte(1);
-      w.Byte(kRaw).Byte(2).Text("TRM3");
+      w.Byte(kRaw).Byte(2).Text("TRM4");
       seeds.emplace_back("pace-" + std::to_string(way) + "-run-" + std::to_string(kind_of_run), w.str());
     }
   }

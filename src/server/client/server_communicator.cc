@@ -24,7 +24,7 @@ std::string ServerCommunicator::Collect(Collective operation, std::uint32_t flag
     Fail("server {} answered operation {} with {} numbers where {} are due", link.address(), header.number,
          answer.doubles, values.size());
   }
-  session_.OperationDone();
+  session_.OperationDone((answer.flags & kBoundary) != 0);
   message.Read(std::as_writable_bytes(values.first(answer.doubles)));
   return ReadText(message, answer);
 }

@@ -49,15 +49,26 @@ Outgoing ServerSession::StateMessage(int server) const {
 ServerSession::Entry ServerSession::Join() {
   Entry entry;
   joined_ = true;
+  std::int64_t anew = -1;
   for (int server = 0; server < servers(); ++server) {
-    const Greeting greeting{
-        .worker = id_, .rank = rank(), .candidate = candidate_, .server = server, .terms = terms_};
+    const Greeting greeting{.worker = id_,
+                            .rank = rank(),
+                            .candidate = candidate_,
+                            .server = server,
+                            .anew = anew,
+                            .boundary = std::min(boundary_, kMostUpdates),
+                            .terms = terms_};
     const PartRange part = range(server);
     const Welcome welcome = links_[server]->Join(greeting, params_.span().subspan(part.begin, part.size));
     versions_[server] = welcome.header.version;
     OnAnswer(server, welcome.header);
     if (server == 0) {
       next_operation_ = welcome.header.number;
+      if (welcome.header.flags & (kBoundary | kAnew)) boundary_ = next_operation_;
+      if (welcome.header.flags & kAnew) {
+        anew = static_cast<std::int64_t>(std::min(welcome.header.boundary, kMostUpdates));
+        unsent_steps_ = 0;  // of an iteration that is made again
+      }
       entry = {(welcome.header.flags & kBoundary) != 0, welcome.state};
     }
     links_[server]->Continue();

@@ -95,7 +95,13 @@ class ServerSession {
   bool finished() const { return finished_; }
   int members() const { return members_; }
   std::uint64_t next_operation() const { return next_operation_; }
-  void OperationDone() { ++next_operation_; }
+  // `boundary`: it was an open one.
+  void OperationDone(bool boundary) {
+    ++next_operation_;
+    if (boundary) boundary_ = next_operation_;
+  }
+  // The last open boundary, by the number of operations up to it.
+  std::uint64_t boundary() const { return boundary_; }
 
   // Environment steps that go with the next push, besides those that wait for it already.
   void AddSteps(std::int64_t steps) { unsent_steps_ += steps; }
@@ -133,7 +139,7 @@ class ServerSession {
   std::int64_t steps_ = 0, unsent_steps_ = 0;
   int leader_ = -1, members_ = 0;
   bool finished_ = false;
-  std::uint64_t next_operation_ = 0;
+  std::uint64_t next_operation_ = 0, boundary_ = 0;
   std::function<void()> settle_ = [] {};
 };
 

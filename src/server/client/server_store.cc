@@ -134,6 +134,7 @@ class SyncServerStore final : public ServerStore {
       link.Forget();
       Header header = link.MakeRequest(MessageKind::kPush);
       header.version = session_.version(server);
+      header.boundary = session_.boundary();
       header.max_grad_norm = rule.max_grad_norm;
       header.steps = server == 0 ? session_.TakeSteps() : 0;
       const auto extras = server == 0 ? statistics_ : std::span<float>();

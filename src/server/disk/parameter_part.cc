@@ -56,6 +56,18 @@ class ParameterPart::Impl {
             .text = note});
   }
 
+  bool GoBack(std::uint64_t mark) {
+    if (state_.last_mark() != mark || !state_.ChangedSinceMark()) return false;
+    const std::uint64_t version = state_.version() + 1;
+    Commit({.kind = LogRecord::Kind::kGoBack,
+            .version = version,
+            .update = {.sequence = version, .mark = mark},
+            .gradient = {},
+            .name = {},
+            .text = {}});
+    return true;
+  }
+
   void Note(const std::string& name, const std::string& value) {
     Commit({.kind = LogRecord::Kind::kNote,
             .version = state_.version(),
@@ -88,7 +100,7 @@ class ParameterPart::Impl {
     if (files_ != nullptr && files_->WantsSnapshot(PartLog::SizeOf(record))) {
       files_->BeginSnapshot([this] { return Saved(); });
     }
-    const bool audited = audit_ != nullptr && record.kind == LogRecord::Kind::kUpdate;
+    const bool audited = audit_ != nullptr && record.kind != LogRecord::Kind::kNote;
     if (audited) audit_->Add(record.version, record.update);
     try {
       if (files_ != nullptr) files_->Append(record);
@@ -101,17 +113,19 @@ class ParameterPart::Impl {
 
   void Make(const LogRecord& record) noexcept {
     if (record.kind == LogRecord::Kind::kUpdate) state_.Apply(record.update, record.gradient);
+    if (record.kind == LogRecord::Kind::kGoBack) state_.GoBack();
     if (HasNote(record)) state_.SetNote(NoteName(record), record.text);
   }
   // Makes that no change fails once it is logged.
   void MakeRoom(const LogRecord& record) {
     if (HasNote(record)) state_.MakeRoomForNote(NoteName(record), record.text.size());
+    if (record.kind == LogRecord::Kind::kUpdate && record.update.mark) state_.MakeRoomForMark();
   }
   static bool HasNote(const LogRecord& record) {
-    return record.kind == LogRecord::Kind::kNote || !record.text.empty();
+    return record.kind != LogRecord::Kind::kUpdate || !record.text.empty();
   }
   static std::string_view NoteName(const LogRecord& record) {
-    return record.kind == LogRecord::Kind::kUpdate ? kUpdateNote : record.name;
+    return record.kind == LogRecord::Kind::kNote ? record.name : kUpdateNote;
   }
 
   bool Fits(const LogRecord& record) const {
@@ -122,6 +136,9 @@ class ParameterPart::Impl {
                InOrder(record.update.groups.all());
       case LogRecord::Kind::kNote:
         return record.version == state_.version();
+      case LogRecord::Kind::kGoBack:
+        return record.version == state_.version() + 1 && record.update.mark == state_.last_mark() &&
+               state_.ChangedSinceMark();
     }
     return false;
   }
@@ -140,7 +157,7 @@ class ParameterPart::Impl {
             "remove it to begin the part anew",
             storage_.folder.string(), record.number);
       }
-      if (goes_on && record.kind == LogRecord::Kind::kUpdate) audit_->Add(record.version, record.update);
+      if (goes_on && record.kind != LogRecord::Kind::kNote) audit_->Add(record.version, record.update);
       MakeRoom(record);
       Make(record);
     });
@@ -180,6 +197,9 @@ std::span<const float> ParameterPart::moments(std::size_t m) const { return impl
 std::size_t ParameterPart::moment_count() const { return impl_->state().moment_count(); }
 std::span<const std::byte> ParameterPart::delta() const { return impl_->state().delta(); }
 std::uint64_t ParameterPart::version() const { return impl_->state().version(); }
+std::uint64_t ParameterPart::updates() const { return impl_->state().updates(); }
+std::optional<std::uint64_t> ParameterPart::last_mark() const { return impl_->state().last_mark(); }
+bool ParameterPart::GoBack(std::uint64_t mark) { return impl_->GoBack(mark); }
 std::int64_t ParameterPart::steps() const { return impl_->state().steps(); }
 std::uint64_t ParameterPart::LastSequence(std::uint64_t worker) const {
   return impl_->state().LastSequence(worker);

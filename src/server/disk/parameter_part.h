@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -60,6 +61,9 @@ struct PartUpdate {
   float scale = 1;         // of the gradient, where no group is
   float learning_rate = 0;
   GroupList<PartGroup> groups = {};  // in ascending order, and they do not overlap
+  // With a mark above that of all updates before, what the part holds before this update is kept: GoBack() returns to
+  // it. Marks never fall.
+  std::optional<std::uint64_t> mark = {};
 };
 
 class ParameterPart {
@@ -81,16 +85,23 @@ class ParameterPart {
   std::size_t moment_count() const;
   // With a codec: the message that made params() of what they were before the last update. Empty: there is none.
   std::span<const std::byte> delta() const;
-  std::uint64_t version() const;  // updates so far
-  std::int64_t steps() const;     // environment steps they stand for
+  std::uint64_t version() const;  // changes of params() so far, GoBack() among them: it only grows
+  std::uint64_t updates() const;  // that have made params(): those that were undone do not count
+  std::int64_t steps() const;     // environment steps of all updates ever made
 
   // The last sequence of a worker, 0 if there was none. The 4096 workers that made updates last are
   // remembered.
   std::uint64_t LastSequence(std::uint64_t worker) const;
   // Requires a sequence above LastSequence(worker) and gradient.size() == params().size(), finite.
   // `note`, if not empty, replaces the note of name "update" in the same step. Allocates nothing but for
-  // snapshots and for notes that become longer.
+  // snapshots, for notes that become longer, and at the first mark.
   void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note = {});
+
+  // Undoes the updates since the one that came with this mark first, with the optimizer and the note "update"; that
+  // is a version of its own. False, and nothing has changed: there are none, or the last mark is another.
+  bool GoBack(std::uint64_t mark);
+  // Of the updates so far.
+  std::optional<std::uint64_t> last_mark() const;
 
   // Small facts of the server's that live and die with the part.
   void Note(const std::string& name, const std::string& value);

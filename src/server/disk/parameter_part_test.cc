@@ -108,6 +108,55 @@ TEST_P(PartRecovery, AtAnyPointHasTheSameBits) {
   }
 }
 
+// Updates with marks, some of which are undone; recovered after every single change, from logs of every length.
+TEST_P(PartRecovery, GoesBackToTheLastMarkAtAnyPoint) {
+  for (const std::uint64_t log_bytes : {0, 3000, 1 << 20}) {
+    PartStorage storage = Storage(log_bytes);
+    storage.audit = root_ / "audit";
+    Course course(37, GetParam());
+    std::make_unique<ParameterPart>(course.setup(), storage, course.Start());
+    // What is applied to it is what has not been undone.
+    ParameterPart expected(course.setup(), {}, course.Start());
+    std::uint64_t version = 0, mark = 0;
+    std::int64_t steps = 0;
+    const auto with_part = [&](const std::function<void(ParameterPart&)>& change) {
+      const std::unique_ptr<ParameterPart> part = ParameterPart::Recover(storage);
+      change(*part);
+      EXPECT_EQ(part->version(), version);
+      EXPECT_EQ(part->steps(), steps);
+    };
+    for (int iteration = 0; iteration < 12; ++iteration, ++mark) {
+      const bool undone = iteration % 3 == 1;
+      for (std::uint64_t i = 0; i < 5; ++i) {
+        PartUpdate update = Course::Update(version + 1);
+        update.mark = mark;
+        steps += update.steps;
+        const std::vector<float> gradient = course.Gradient(++version);
+        if (!undone) expected.Apply(update, gradient, "a note");
+        with_part([&](ParameterPart& part) { part.Apply(update, gradient, "a note"); });
+      }
+      with_part([&](ParameterPart& part) {
+        EXPECT_EQ(part.last_mark(), mark);
+        EXPECT_FALSE(part.GoBack(mark + 1));
+        EXPECT_FALSE(part.GoBack(mark - 1));
+        if (!undone) return;
+        EXPECT_TRUE(part.GoBack(mark));
+        ++version;
+        EXPECT_FALSE(part.GoBack(mark)) << "nothing was made since";
+        EXPECT_EQ(part.NoteOf("update"), "");
+      });
+      with_part([&](ParameterPart& part) {
+        EXPECT_EQ(part.updates(), expected.updates());
+        EXPECT_TRUE(SameBits(part.params(), expected.params())) << "at mark " << mark;
+        for (std::size_t m = 0; m < part.moment_count(); ++m)
+          EXPECT_TRUE(SameBits(part.moments(m), expected.moments(m))) << m;
+      });
+    }
+    fs::remove_all(storage.folder);
+    fs::remove(storage.audit);
+  }
+}
+
 TEST_F(PartTest, EverythingIsRecovered) {
   PartSetup setup = course_.setup();
   setup.identity = "an identity\nof two lines";

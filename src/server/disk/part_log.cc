@@ -49,7 +49,8 @@ struct Header {
   std::uint64_t version, worker, sequence;
   std::int64_t steps;
   float scale, learning_rate;
-  std::uint64_t zeros[4];
+  std::uint64_t mark;  // plus 1; 0: none
+  std::uint64_t zeros[3];
 };
 static_assert(sizeof(Header) == 128 && sizeof(Header) % kAlignment == 0);
 constexpr std::size_t kChecked = offsetof(Header, part);  // the checksum is of what begins here
@@ -90,6 +91,7 @@ Header HeaderOf(const LogRecord& record, std::uint64_t part) {
                    .steps = update.steps,
                    .scale = update.scale,
                    .learning_rate = update.learning_rate,
+                   .mark = update.mark ? *update.mark + 1 : 0,
                    .zeros = {}};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.checksum = ChecksumOf(header, record);
@@ -293,19 +295,21 @@ std::optional<PartLogReader::Found> PartLogReader::At(std::uint64_t offset) cons
     groups.Append(group);
   }
   const auto* texts = reinterpret_cast<const char*>(start) + floats;
-  Found found = {.record = {.kind = static_cast<LogRecord::Kind>(header.kind),
-                            .number = header.number,
-                            .version = header.version,
-                            .update = {.worker = header.worker,
-                                       .sequence = header.sequence,
-                                       .steps = header.steps,
-                                       .scale = header.scale,
-                                       .learning_rate = header.learning_rate,
-                                       .groups = groups},
-                            .gradient = {reinterpret_cast<const float*>(start), header.floats},
-                            .name = {texts, header.name_bytes},
-                            .text = {texts + header.name_bytes, header.text_bytes}},
-                 .part = header.part};
+  Found found = {
+      .record = {.kind = static_cast<LogRecord::Kind>(header.kind),
+                 .number = header.number,
+                 .version = header.version,
+                 .update = {.worker = header.worker,
+                            .sequence = header.sequence,
+                            .steps = header.steps,
+                            .scale = header.scale,
+                            .learning_rate = header.learning_rate,
+                            .groups = groups,
+                            .mark = header.mark == 0 ? std::nullopt : std::optional(header.mark - 1)},
+                 .gradient = {reinterpret_cast<const float*>(start), header.floats},
+                 .name = {texts, header.name_bytes},
+                 .text = {texts + header.name_bytes, header.text_bytes}},
+      .part = header.part};
   if (ChecksumOf(header, found.record) != header.checksum) return std::nullopt;
   found.size = PartLog::SizeOf(found.record);
   return found;

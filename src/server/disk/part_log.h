@@ -23,11 +23,11 @@
 namespace trireme {
 
 struct LogRecord {
-  enum class Kind : std::uint32_t { kUpdate = 1, kNote = 2 };
+  enum class Kind : std::uint32_t { kUpdate = 1, kNote = 2, kGoBack = 3 };
   Kind kind = Kind::kUpdate;
   std::uint64_t number = 0;   // of the change
   std::uint64_t version = 0;  // of the part, after it
-  PartUpdate update = {};     // of an update, with its gradient
+  PartUpdate update = {};     // of an update, with its gradient; of a return, its mark
   std::span<const float> gradient;
   std::string_view name, text;  // of a note; an update carries a text that may be empty, and no name
 };

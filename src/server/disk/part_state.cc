@@ -19,6 +19,8 @@ struct ScaleKernel {
 
 std::string MomentName(std::size_t m) { return fmt::format("optimizer/moment{}", m); }
 constexpr const char* kCompress = "setup/compress";
+constexpr const char *kUpdates = "updates", *kMark = "mark";
+std::string KeptName(std::size_t i) { return i == 0 ? "mark/params" : fmt::format("mark/moment{}", i - 1); }
 
 constexpr double OptimizerSettings::*kOptimizerNumbers[] = {
     &OptimizerSettings::momentum,  &OptimizerSettings::beta1, &OptimizerSettings::beta2,
@@ -57,7 +59,7 @@ PartSetup LoadSetup(const StateReader& in) {
 
 PartState::PartState(const PartSetup& setup, std::span<const float> params, std::span<const float> moments,
                      std::uint64_t updates, std::int64_t steps)
-    : setup_(setup), rule_(setup.optimizer), version_(updates), steps_(steps) {
+    : setup_(setup), rule_(setup.optimizer), version_(updates), updates_(updates), steps_(steps) {
   TRIREME_CHECK(params.size() == setup.size);
   MakeRoom();
   TRIREME_CHECK(moments.empty() || moments.size() == moments_.size() * params.size());
@@ -77,6 +79,14 @@ PartState::PartState(const StateReader& in) : setup_(LoadSetup(in)), rule_(setup
   in.Get<float>("params", params_.span());
   for (std::size_t m = 0; m < moments_.size(); ++m) in.Get<float>(MomentName(m), moments_[m].span());
   version_ = in.GetValue<std::uint64_t>("version");
+  updates_ = in.Has(kUpdates) ? in.GetValue<std::uint64_t>(kUpdates) : version_;
+  if (in.Has(kMark)) {
+    MakeRoomForMark();
+    kept_.mark = in.GetValue<std::uint64_t>(kMark);
+    kept_.version = in.GetValue<std::uint64_t>("mark/version");
+    kept_.updates = in.GetValue<std::uint64_t>("mark/updates");
+    for (std::size_t i = 0; i < kept_.values.size(); ++i) in.Get<float>(KeptName(i), kept_.values[i].span());
+  }
   steps_ = in.GetValue<std::int64_t>("steps");
   std::vector<LastSequences::Entry> entries(in.GetValue<std::uint64_t>("workers/count"));
   in.Get<LastSequences::Entry>("workers/last", entries);
@@ -92,6 +102,13 @@ void PartState::Save(StateWriter& out) const {
   out.Put<float>("params", params_.span());
   for (std::size_t m = 0; m < moments_.size(); ++m) out.Put<float>(MomentName(m), moments_[m].span());
   out.PutValue<std::uint64_t>("version", version_);
+  if (updates_ != version_) out.PutValue<std::uint64_t>(kUpdates, updates_);
+  if (kept_.mark) {
+    out.PutValue<std::uint64_t>(kMark, *kept_.mark);
+    out.PutValue<std::uint64_t>("mark/version", kept_.version);
+    out.PutValue<std::uint64_t>("mark/updates", kept_.updates);
+    for (std::size_t i = 0; i < kept_.values.size(); ++i) out.Put<float>(KeptName(i), kept_.values[i].span());
+  }
   out.PutValue<std::int64_t>("steps", steps_);
   out.PutValue<std::uint64_t>("workers/count", sequences_.entries().size());
   out.Put<LastSequences::Entry>("workers/last", sequences_.entries());
@@ -113,7 +130,8 @@ void PartState::MakeRoom() {
 }
 
 void PartState::Apply(const PartUpdate& update, std::span<const float> gradient) noexcept {
-  const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(version_ + 1));
+  if (update.mark && (!kept_.mark || *update.mark > *kept_.mark)) Keep(*update.mark);
+  const OptimizerRule::Step step = rule_.At(static_cast<std::int64_t>(updates_ + 1));
   float* const exact = coder_ == nullptr ? params_.data() : moments_.back().data();
   alignas(64) float scaled[kTile];
   for (std::size_t tile = 0; tile < params_.size(); tile += kTile) {
@@ -140,8 +158,35 @@ void PartState::Apply(const PartUpdate& update, std::span<const float> gradient)
     if (!has_delta_) std::ranges::copy(moments_.back(), params_.begin());  // not finite: whole
   }
   ++version_;
+  ++updates_;
   steps_ += update.steps;
   sequences_.Set({update.worker, update.sequence, version_});
+}
+
+void PartState::Keep(std::uint64_t mark) noexcept {
+  std::ranges::copy(params_, kept_.values[0].begin());
+  for (std::size_t m = 0; m < moments_.size(); ++m)
+    std::ranges::copy(moments_[m], kept_.values[1 + m].begin());
+  kept_.mark = mark;
+  kept_.version = version_;
+  kept_.updates = updates_;
+}
+
+void PartState::GoBack() noexcept {
+  TRIREME_CHECK(kept_.mark.has_value());
+  std::ranges::copy(kept_.values[0], params_.begin());
+  for (std::size_t m = 0; m < moments_.size(); ++m)
+    std::ranges::copy(kept_.values[1 + m], moments_[m].begin());
+  has_delta_ = false;
+  kept_.version = ++version_;
+  updates_ = kept_.updates;
+}
+
+void PartState::MakeRoomForMark() {
+  if (!kept_.values.empty()) return;
+  std::vector<AlignedBuffer<float>> values;
+  for (std::size_t i = 0; i < 1 + moments_.size(); ++i) values.emplace_back(setup_.size);
+  kept_.values = std::move(values);
 }
 
 void PartState::SetNote(std::string_view name, std::string_view value) noexcept {

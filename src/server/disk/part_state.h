@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,10 +33,13 @@ class PartState {
   // p, moments <- rule(p, moments, scale * gradient). Bit for bit what an Optimizer makes of the same slice. With
   // a codec p are the exact parameters, and what workers hold goes towards them by one message.
   void Apply(const PartUpdate& update, std::span<const float> gradient) noexcept;
+  // Returns to what was kept at the last mark. Requires one.
+  void GoBack() noexcept;
   // Requires MakeRoomForNote for the same name and length before it.
   void SetNote(std::string_view name, std::string_view value) noexcept;
-  // The only part of a change that needs memory, so that it fails before the change has begun.
+  // What a change needs memory for, so that it fails before the change has begun: a note, and what is kept at a mark.
   void MakeRoomForNote(std::string_view name, std::size_t length);
+  void MakeRoomForMark();
 
   const PartSetup& setup() const { return setup_; }
   std::span<const float> params() const { return params_.span(); }
@@ -45,12 +49,23 @@ class PartState {
     return has_delta_ ? delta_.span() : std::span<const std::byte>();
   }
   std::uint64_t version() const { return version_; }
+  std::uint64_t updates() const { return updates_; }
+  std::optional<std::uint64_t> last_mark() const { return kept_.mark; }
+  // Whether GoBack would change anything.
+  bool ChangedSinceMark() const { return kept_.mark && kept_.version != version_; }
   std::int64_t steps() const { return steps_; }
   std::uint64_t LastSequence(std::uint64_t worker) const { return sequences_.Of(worker); }
   const std::string& NoteOf(std::string_view name) const;
 
  private:
+  // What GoBack returns to.
+  struct Kept {
+    std::optional<std::uint64_t> mark;
+    std::uint64_t version = 0, updates = 0;    // at that time; the version that went back to it, once one did
+    std::vector<AlignedBuffer<float>> values;  // parameters, then moments
+  };
   void MakeRoom();
+  void Keep(std::uint64_t mark) noexcept;
 
   PartSetup setup_;
   OptimizerRule rule_;
@@ -59,8 +74,9 @@ class PartState {
   std::unique_ptr<DifferenceCoder> coder_;     // null: none
   AlignedBuffer<std::byte> delta_;             // of the last update
   bool has_delta_ = false;
-  std::uint64_t version_ = 0;
+  std::uint64_t version_ = 0, updates_ = 0;
   std::int64_t steps_ = 0;
+  Kept kept_;
   LastSequences sequences_;
   std::map<std::string, std::string, std::less<>> notes_;
 };

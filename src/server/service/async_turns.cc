@@ -13,7 +13,7 @@ void AsyncTurns::Join(Member& member, const Greeting& greeting, bool known, cons
     member.clock = returns ? greeting.clock : std::max(greeting.clock, served_.members().SlowestClock());
   }
   member.active = true;
-  served_.SendWelcome(member, request, 0);
+  served_.SendWelcome(member, request, {});
 }
 
 bool AsyncTurns::Handle(Member& member, const Header& request, Incoming& message, Deadline now) {

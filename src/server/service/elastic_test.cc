@@ -242,6 +242,103 @@ TEST(ElasticBoundary, WhoeverComesBackWhenOthersHaveBegunAnewIsBehind) {
   });
 }
 
+// Parameters and moments of all servers, and the updates that made them.
+struct Held {
+  std::vector<float> params;
+  std::vector<AlignedBuffer<float>> moments;
+  std::uint64_t updates = 0;
+
+  explicit Held(TestWorker& worker) {
+    const RunTerms& terms = worker.session.terms();
+    for (std::size_t m = 0; m < terms.moments(); ++m) moments.emplace_back(terms.params);
+    worker.session.Fetch(moments, updates);
+    params = Copy(worker.session.params());
+  }
+};
+
+void ExpectHeld(TestWorker& worker, const std::vector<float>& params, Optimizer& optimizer,
+                std::uint64_t updates) {
+  const Held held(worker);
+  EXPECT_EQ(held.updates, updates);
+  EXPECT_EQ(held.params, params);
+  for (std::size_t m = 0; m < held.moments.size(); ++m)
+    EXPECT_TRUE(std::ranges::equal(held.moments[m].span(), optimizer.moments()[m])) << m;
+}
+
+// All who take part are gone in the middle of an iteration, while others wait to enter: its updates are undone on
+// every server, whichever of them had made the last one, and also if servers were killed meanwhile.
+TEST_P(Elastic, AnIterationThatNobodyHasEndedIsMadeAgainAsAWhole) {
+  for (const bool restart : {false, true}) {
+    RunTerms terms = Terms(2, GetParam(), 0.5);
+    terms.optimizer = {};  // Adam, whose steps count
+    TestCluster cluster(terms, true);
+    TestWorker leader(cluster, 1), other(cluster, 2), newcomer(cluster, 3);
+    leader.session.Join();
+    other.session.Join();
+    std::vector<float> params = Initial(terms);
+    Optimizer optimizer(terms.optimizer, terms.params);
+    const auto both = [&](const std::function<void(TestWorker&, int)>& act) {
+      OnThreads(2, [&](int i) { act(i == 0 ? leader : other, i); });
+    };
+    const auto push = [&](TestWorker& worker, int entity, std::uint64_t step) {
+      std::vector<float> gradient = Draw(entity, step, terms.params);
+      worker.store->Push(gradient, {.learning_rate = 0.01f, .max_grad_norm = 1e9});
+    };
+    const auto boundary = [&](const std::string& said) {
+      both([&](TestWorker& worker, int i) { EXPECT_EQ(worker.comm.Boundary(said, i == 0), said); });
+    };
+    boundary("first");
+    both([&](TestWorker& worker, int i) { push(worker, i, 0); });
+    std::vector<float> sum = Draw(0, 0, terms.params);
+    const std::vector<float> second = Draw(1, 0, terms.params);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+    optimizer.Step(params, sum, 0.01f);
+    boundary("second");
+    both([&](TestWorker& worker, int i) { push(worker, i, 1); });
+    both([&](TestWorker& worker, int i) { push(worker, i, 2); });
+    if (restart) {
+      for (const auto& server : cluster.servers) server->Restart();
+    }
+    leader.Die();
+    other.Die();
+    // One begins anew, but is gone before it has told the other servers.
+    {
+      TestWorker gone(cluster, 8);
+      std::vector<float> part(gone.session.range(0).size);
+      EXPECT_EQ(gone.session.link(0).Join({.worker = 8, .terms = terms}, part).state, "second");
+    }
+    EXPECT_EQ(newcomer.session.Join().state, "second");
+    EXPECT_EQ(Copy(newcomer.session.params()), params);
+    ExpectHeld(newcomer, params, optimizer, 1);
+    const std::uint64_t anew = newcomer.session.boundary();
+
+    // It goes on from there, as if nothing had happened since. One worker's gradient stands for two.
+    EXPECT_EQ(newcomer.comm.Boundary("again", true), "again");
+    push(newcomer, 0, 3);
+    std::vector<float> doubled = Draw(0, 3, terms.params);
+    for (float& value : doubled) value *= 2;
+    optimizer.Step(params, doubled, 0.01f);
+    ExpectHeld(newcomer, params, optimizer, 2);
+    // One that was let in to begin anew, too, but comes to the other servers only now, undoes nothing.
+    for (int server = 1; server < terms.servers; ++server) {
+      TestWorker late(cluster, 9);
+      std::vector<float> part(late.session.range(server).size);
+      late.session.link(server).Join(
+          {.worker = 9, .rank = 1, .server = server, .anew = 2, .boundary = anew, .terms = terms}, part);
+    }
+    ExpectHeld(newcomer, params, optimizer, 2);
+    // One that comes back is behind, wherever it asks.
+    other.Revive();
+    if (restart) {
+      EXPECT_THROW(push(other, 1, 3), FellBehind);
+    } else {
+      EXPECT_THROW(other.comm.Boundary("third", false), FellBehind);
+    }
+    for (const auto& server : cluster.servers) server->Restart();
+    ExpectHeld(newcomer, params, optimizer, 2);
+  }
+}
+
 // Sums of those who are there stand for all.
 TEST(ElasticBoundary, SharedSumsAreScaledForThoseWhoAreMissing) {
   TestCluster cluster(Terms(4, 1, 0.5));

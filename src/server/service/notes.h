@@ -14,7 +14,7 @@ namespace trireme {
 
 inline constexpr const char* kRoundNote = "update";  // what the last round gave besides parameters
 inline constexpr const char* kCollectNote = "collect";
-inline constexpr const char* kBoundaryNote = "boundary";  // what was brought to the last one that was open
+inline constexpr const char* kBoundaryNote = "boundary";  // the last open one, and what was brought there
 
 // A count, and the numbers.
 template <class T>

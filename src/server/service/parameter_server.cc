@@ -39,7 +39,7 @@ ParameterServer::ParameterServer(ServerTransport& transport, ParameterServerOpti
     if (!part->remark().empty()) options_.say(part->remark());
     const RunTerms terms = RunTerms::Decode(part->setup().identity);
     options_.say(
-        fmt::format("found part {}: {} on {}, {} updates", index, terms.algo, terms.env, part->version()));
+        fmt::format("found part {}: {} on {}, {} updates", index, terms.algo, terms.env, part->updates()));
     parts_[index] =
         std::make_unique<PartService>(transport_, terms, index, std::move(part), options_.say, true);
   }

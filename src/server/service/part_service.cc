@@ -71,7 +71,7 @@ void PartService::Echo(const Member& member, const Header& request, Incoming& me
 void PartService::Fetch(const Member& member, const Header& request) {
   Header header = served_.AnswerTo(request, MessageKind::kState);
   const std::size_t size = part().params().size();
-  header.number = part().version();
+  header.number = part().updates();
   header.floats = size * (1 + part().moment_count());
   served_.NoteWhole(member, header);
   MessageWriter message(header);

@@ -99,6 +99,18 @@ void ServedPart::Note(const std::string& name, const std::string& value) {
   }
 }
 
+bool ServedPart::GoBack(std::uint64_t mark) {
+  try {
+    const std::uint64_t before = part_->updates();
+    if (!part_->GoBack(mark)) return false;
+    say_(fmt::format("part {}: nobody has ended an iteration, and its {} updates are undone", index_,
+                     before - part_->updates()));
+    return true;
+  } catch (const Error& error) {
+    Fail("{}{}", kLater, error.what());
+  }
+}
+
 bool ServedPart::finished() const { return !part_->NoteOf(kFinishedNote).empty(); }
 
 void ServedPart::Finish() {
@@ -176,12 +188,12 @@ void ServedPart::ForgetHeld(const Member& member) {
   if (held_ != nullptr) held_->Forget(member.id);
 }
 
-void ServedPart::SendWelcome(const Member& member, const Header& request, std::uint64_t number,
-                             std::string_view state, std::uint32_t flags) {
-  Header header = AnswerTo(request, MessageKind::kWelcome, flags);
+void ServedPart::SendWelcome(const Member& member, const Header& request, const WelcomeOf& welcome) {
+  Header header = AnswerTo(request, MessageKind::kWelcome, welcome.flags);
   header.worker = static_cast<std::uint64_t>(member.rank);
-  header.number = number;
-  Send(member, MakeMessage(header, part_->params(), {}, state));
+  header.number = welcome.number;
+  header.boundary = welcome.boundary;
+  Send(member, MakeMessage(header, part_->params(), {}, welcome.state));
 }
 
 void ServedPart::Close(const Member& member, const std::string& why) {

@@ -49,6 +49,7 @@ class ServedPart {
   // Change the part. Throw Error, with kLater when the disk fails.
   void Apply(const PartUpdate& update, std::span<const float> gradient, const std::string& note = {});
   void Note(const std::string& name, const std::string& value);
+  bool GoBack(std::uint64_t mark);
   void Finish();
 
   // An answer with the state of the run in its header.
@@ -62,8 +63,13 @@ class ServedPart {
   // In step: the same for a worker that was in the last round.
   void SendRound(const Member& member, const Header& request, std::span<const float> extras,
                  std::span<const double> doubles, std::string_view bytes);
-  void SendWelcome(const Member& member, const Header& request, std::uint64_t number,
-                   std::string_view state = {}, std::uint32_t flags = 0);
+  struct WelcomeOf {
+    std::uint64_t number = 0;  // of the next operation
+    std::uint32_t flags = 0;
+    std::uint64_t boundary = 0;
+    std::string_view state = {};
+  };
+  void SendWelcome(const Member& member, const Header& request, const WelcomeOf& welcome);
   // The member is about to be sent all parameters in an answer with this header.
   void NoteWhole(const Member& member, Header& answer);
   // It holds nothing any more.

@@ -47,6 +47,8 @@ void SyncRounds::CompleteCollect() {
         workers, gathered, served_.most_bytes()));
   }
   Collected result = Combine(collect_, static_cast<Collective>(request.operation), root);
+  const bool open = (request.flags & kBoundary) != 0;
+  if (open) NoteBoundary(next_ + 1, next_ + 1, result.bytes);
   NoteCollected(next_, result);
   begun_ = true;
   last_ = std::move(result);
@@ -54,9 +56,18 @@ void SyncRounds::CompleteCollect() {
   for (const auto& [rank, input] : std::exchange(collect_, {})) {
     if (const Member* const member = served_.members().WithRank(rank)) AnswerCollect(*member, input.request);
   }
-  if (!(request.flags & kBoundary)) return;
-  served_.Note(kBoundaryNote, last_.bytes);
-  AdmitNewcomers(last_.bytes, kBoundary);
+  if (open) AdmitNewcomers(kBoundary);
+}
+
+void SyncRounds::NoteBoundary(std::uint64_t first, std::uint64_t last, std::string_view state) {
+  const std::uint64_t names[] = {first, last};
+  std::string note;
+  AppendNumbers<std::uint64_t>(note, names);
+  note += state;
+  served_.Note(kBoundaryNote, note);
+  first_boundary_ = first;
+  boundary_ = last;
+  state_ = state;
 }
 
 void SyncRounds::RefuseCollect(const std::string& why) {
@@ -77,12 +88,17 @@ void SyncRounds::NoteCollected(std::uint64_t number, const Collected& result) {
 void SyncRounds::AnswerCollect(const Member& member, const Header& request) {
   const bool gathers = request.operation == static_cast<std::uint32_t>(Collective::kGather);
   const bool gets_bytes = !gathers || member.rank == served_.members().leader();
-  served_.Send(member, MakeMessage(served_.AnswerTo(request, MessageKind::kCollected), {}, last_.doubles,
-                                   gets_bytes ? last_.bytes : std::string_view()));
+  const Header header =
+      served_.AnswerTo(request, MessageKind::kCollected, boundary_ == next_ ? kBoundary : 0u);
+  served_.Send(member, MakeMessage(header, {}, last_.doubles, gets_bytes ? last_.bytes : std::string_view()));
 }
 
-// Whoever comes back later was in an operation that is not theirs any more: its number is skipped.
+// Whoever comes back later was in an operation that is not theirs any more: its number is skipped. The boundary gets
+// another name, so that what follows it is told from what is undone; its first one stays known, since those who begin
+// here may be gone before they have told the other servers.
 void SyncRounds::BeginAnew() {
+  GoBack(first_boundary_, next_ + 2);
+  NoteBoundary(first_boundary_, next_ + 2, state_);
   NoteCollected(next_ + 1, last_);
   next_ += 2;
 }

@@ -16,16 +16,23 @@ constexpr std::size_t kMostStatistics = 65536;
 SyncRounds::SyncRounds(ServedPart& served)
     : served_(served),
       taken_(served.terms().workers),
-      begun_(!served_.part().NoteOf(kRoundNote).empty() || !served_.part().NoteOf(kCollectNote).empty()),
+      begun_(served_.part().last_mark().has_value() || !served_.part().NoteOf(kCollectNote).empty()),
       round_({served.part().setup().begin, served.part().setup().size}, served.terms().workers) {
   // Workers look for it several times per lease; whoever takes their places meanwhile would do their work
   // again.
   if (served.recovered()) recovered_ = served_.all_back() + served_.lease();
-  std::string_view note = served_.part().NoteOf(kCollectNote);
-  if (note.empty()) return;
-  for (const std::uint64_t number : CutNumbers<std::uint64_t>(note)) next_ = number + 1;
-  last_.doubles = CutNumbers<double>(note);
-  last_.bytes = note;
+  if (std::string_view note = served_.part().NoteOf(kBoundaryNote); !note.empty()) {
+    const std::vector<std::uint64_t> names = CutNumbers<std::uint64_t>(note);
+    if (names.size() != 2) Fail("the note of a boundary has {} numbers, not 2", names.size());
+    first_boundary_ = names[0];
+    boundary_ = names[1];
+    state_ = note;
+  }
+  if (std::string_view note = served_.part().NoteOf(kCollectNote); !note.empty()) {
+    for (const std::uint64_t number : CutNumbers<std::uint64_t>(note)) next_ = number + 1;
+    last_.doubles = CutNumbers<double>(note);
+    last_.bytes = note;
+  }
 }
 
 // -------------------------------------------------------------------------------------------- who takes part
@@ -55,7 +62,7 @@ void SyncRounds::Join(Member& member, const Greeting& greeting, bool known, cons
   taken_[member.rank] = true;
   if (!begun_ || continues) {
     if (!continues) member.active = true;
-    served_.SendWelcome(member, request, next_);
+    served_.SendWelcome(member, request, {.number = next_});
     return;
   }
   Forget(member);  // what it began before
@@ -64,7 +71,8 @@ void SyncRounds::Join(Member& member, const Greeting& greeting, bool known, cons
     newcomers_[member.id] = request;
     Advance(now);
   } else {
-    served_.SendWelcome(member, request, 0);  // waited for from its first push on
+    if (greeting.anew >= 0) GoBack(static_cast<std::uint64_t>(greeting.anew), greeting.boundary);
+    served_.SendWelcome(member, request, {});  // waited for from its first push on
   }
 }
 
@@ -179,12 +187,13 @@ bool SyncRounds::AwaitsALeader(Deadline now) const {
   });
 }
 
-void SyncRounds::AdmitNewcomers(std::string_view state, std::uint32_t flags) {
+void SyncRounds::AdmitNewcomers(std::uint32_t flags, std::uint64_t boundary) {
   for (const auto& [worker, request] : std::exchange(newcomers_, {})) {
     Member* const member = served_.members().Find(worker);
     if (member == nullptr) continue;
     member->active = true;
-    served_.SendWelcome(*member, request, next_, state, flags);
+    served_.SendWelcome(*member, request,
+                        {.number = next_, .flags = flags, .boundary = boundary, .state = state_});
   }
 }
 
@@ -205,9 +214,13 @@ void SyncRounds::Advance(Deadline now) {
   // Nobody is left to announce a boundary: the newcomers begin among themselves.
   // Nor does anybody when the run has ended, which the welcome says.
   const bool alone = !recovered_ && !served_.members().AnyActive();
-  if (newcomers_.empty() || !(alone || served_.finished())) return;
-  if (alone) BeginAnew();
-  AdmitNewcomers(served_.part().NoteOf(kBoundaryNote), 0);
+  if (newcomers_.empty()) return;
+  if (served_.finished()) {
+    AdmitNewcomers(0);
+  } else if (alone) {
+    BeginAnew();
+    AdmitNewcomers(kAnew, first_boundary_);
+  }
 }
 
 void SyncRounds::OnTime(Deadline now) {
@@ -271,6 +284,7 @@ void SyncRounds::Push(Member& member, const Header& request, Incoming& message, 
                                 AlignedBuffer<float>::kUninitialised);
   const ParameterGroups groups = served_.ReadGradient(request, message, gradient.span());
   if (!BelongsToRound(member, request)) return;
+  if (request.boundary > (first() ? next_ : kMostUpdates)) Fail("a push after boundary {}", request.boundary);
   // One that is repeated brings the same values, which may be part of a sum already.
   if (!round_.Has(member.rank) || !decided_)
     round_.Add(member.rank, request, groups, std::move(gradient), now);
@@ -350,8 +364,11 @@ void SyncRounds::ApplyRound(const Ranks& ranks, std::span<const float> scales) {
   const GradientRound::Sum& sum = round_.SumOf(ranks);
   if (!std::isfinite(sum.norm())) return RefuseRound();
   const Header& rule = round_.RequestOf(static_cast<int>(ranks.front()));
-  PartUpdate update{
-      .worker = 0, .sequence = version() + 1, .scale = scales[0], .learning_rate = rule.learning_rate};
+  PartUpdate update{.worker = 0,
+                    .sequence = version() + 1,
+                    .scale = scales[0],
+                    .learning_rate = rule.learning_rate,
+                    .mark = rule.boundary};
 
   std::size_t i = 0;
   for (const ParameterGroup& group : round_.GroupsOf(static_cast<int>(ranks.front())).all()) {
@@ -370,6 +387,17 @@ void SyncRounds::ApplyRound(const Ranks& ranks, std::span<const float> scales) {
   for (const auto& [rank, asking] : std::exchange(asking_, {})) {
     if (Member* const member = served_.members().WithRank(rank)) AnswerRound(*member, asking.request);
   }
+}
+
+void SyncRounds::GoBack(std::uint64_t begin, std::uint64_t end) {
+  const std::optional<std::uint64_t> mark = served_.part().last_mark();
+  if (!mark || *mark < begin || *mark >= end || !served_.GoBack(*mark)) return;
+  round_.Clear();
+  decided_.reset();
+  for (const auto& [rank, asking] : std::exchange(asking_, {})) {
+    if (Member* const member = served_.members().WithRank(rank)) SendBehind(*member, asking.request);
+  }
+  for (auto& [id, member] : served_.members().all()) member.active = false;
 }
 
 // What the last round gave.

@@ -13,9 +13,10 @@
 // same one again, even from a restarted server. Whoever is further behind is told so (kBehind), and waits for
 // the next boundary, as a newcomer does.
 //
-// What the leader brings to a boundary at which others may enter is noted too. When all workers are gone,
-// those who come then go on from there. Where nobody leads, because all who may were left behind, anybody
-// brings it, and the boundary waits for one of these to enter.
+// What the leader brings to a boundary at which others may enter is noted too. When all who take part are gone,
+// those who come then go on from there, and the rounds since are undone on all servers (ParameterPart::GoBack): an
+// iteration that nobody has ended is made again as a whole. Where nobody leads, because all who may were left behind,
+// anybody brings it, and the boundary waits for one of these to enter.
 #pragma once
 
 #include <functional>
@@ -80,10 +81,15 @@ class SyncRounds final : public Turns {
   void CompleteCollect();
   void RefuseCollect(const std::string& why);
   void NoteCollected(std::uint64_t number, const Collected& result);
+  // Nobody is left who takes part: the newcomers are to begin where the last open boundary was.
   void BeginAnew();
+  void NoteBoundary(std::uint64_t first, std::uint64_t last, std::string_view state);
+  // Undoes what was made since a boundary by these names, `end` excluded, if anything was; whoever was in it is
+  // behind.
+  void GoBack(std::uint64_t begin, std::uint64_t end);
   void AnswerCollect(const Member& member, const Header& request);
-  // `flags`: kBoundary, if `state` is of this moment.
-  void AdmitNewcomers(std::string_view state, std::uint32_t flags);
+  // `flags`: kBoundary, if the state is of this moment; kAnew, if all have gone back to that of `boundary`.
+  void AdmitNewcomers(std::uint32_t flags, std::uint64_t boundary = 0);
   void LeaderSetsThePace();
   // Whether a boundary is to wait for somebody who may lead, and who is on its way to it.
   bool AwaitsALeader(Deadline now) const;
@@ -99,8 +105,12 @@ class SyncRounds final : public Turns {
   std::optional<Ranks> decided_;         // on the first server: who makes the round, once it has told
   std::map<int, CollectInput> collect_;  // the operation under way, by rank
   Deadline collect_begun_;
-  std::uint64_t next_ = 0;                     // its number
-  Collected last_;                             // result of the one before
+  std::uint64_t next_ = 0;  // its number
+  Collected last_;          // result of the one before
+  // The last open boundary, by the number of operations up to it: as it was called first, and since somebody began
+  // anew there last.
+  std::uint64_t first_boundary_ = 0, boundary_ = 0;
+  std::string state_;                          // what was brought there
   std::map<std::uint64_t, Header> newcomers_;  // by worker
 };
 
