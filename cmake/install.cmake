@@ -1,7 +1,7 @@
 # The library, and what `cmake --install` puts where:
 #
 #   bin/trireme                              the program, which needs nothing of the rest but, for servers, MPI and MP4, the plug-ins
-#   lib/libtrireme.so.<version>              all folders of src/ but cli, plan and tune
+#   lib/libtrireme.so.<version>              all folders of src/ but cli, choose, plan and tune
 #   lib/trireme/libtrireme_{grpc,mpi_*,ffmpeg,torch}.so plug-ins (base/plugin.h), as far as they were built
 #   lib/cmake/Trireme, lib/pkgconfig         find_package(Trireme), pkg-config
 #   include/trireme/<folder>/<file>.h

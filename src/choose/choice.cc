@@ -1,4 +1,4 @@
-#include "trireme/plan/choice.h"
+#include "trireme/choose/choice.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
+#include "trireme/choose/trial.h"
 #include "trireme/metrics/progress.h"
-#include "trireme/plan/trial.h"
 
 namespace trireme {
 namespace {

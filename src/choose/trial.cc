@@ -1,4 +1,4 @@
-#include "trireme/plan/trial.h"
+#include "trireme/choose/trial.h"
 
 #include <algorithm>
 #include <atomic>

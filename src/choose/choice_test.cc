@@ -1,4 +1,4 @@
-#include "trireme/plan/choice.h"
+#include "trireme/choose/choice.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/trial.h"
+#include "trireme/choose/trial.h"
 
 namespace trireme {
 namespace {
