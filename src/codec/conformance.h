@@ -89,7 +89,7 @@ class CodecConformance {
       residuals.push_back(Copy(state.residual));
       residuals.push_back(Decode(messages.back(), size));
       EXPECT_EQ(messages.back(), messages.front());
-      for (std::size_t i = 0; i < 2; ++i)
+      for (std::size_t i = 0; i < 2 && size > 0; ++i)
         EXPECT_EQ(0, std::memcmp(residuals[residuals.size() - 2 + i].data(), residuals[i].data(),
                                  size * sizeof(float)));
     }

@@ -68,7 +68,7 @@ struct DecodeBlock {
     std::uint8_t flags[kBlock];
     for (std::size_t i = 0; i < n; i += 8) {
       // A copy of the byte for each bit, that bit alone.
-      const std::uint64_t word = bits[i / 8] * 0x0101010101010101 & 0x8040201008040201;
+      const std::uint64_t word = std::uint64_t{bits[i / 8]} * 0x0101010101010101 & 0x8040201008040201;
       std::memcpy(flags + i, &word, sizeof word);
     }
     for (std::size_t i = 0; i < n; ++i) values[i] = flags[i] != 0 ? means.negative : means.positive;

@@ -61,6 +61,7 @@ class Power final : public Codec {
 
   void Encode(std::span<const float> values, CodecState& state, std::span<std::byte> out) const override {
     TRIREME_CHECK(out.size() == bytes(values.size()) && state.residual.size() == values.size());
+    if (values.empty()) return;
     CheckSums(values, state.residual.span());
     const Shape shape(values.size());
     float* const m = state.residual.data();

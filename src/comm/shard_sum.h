@@ -18,6 +18,7 @@ template <class T>
 class ShardSum {
  public:
   explicit ShardSum(std::size_t size) : size_(size) {}
+  std::size_t size() const { return size_; }
 
   // A zeroed buffer to fill with the next shard's values; Add() takes it in.
   std::span<T> Next();

@@ -105,7 +105,7 @@ class CompressedSum final : public GradientSum {
     own.append(reinterpret_cast<const char*>(statistics.data()), without);
     const std::vector<std::string> all = between_->AllGather(std::move(own));
     const double begun_s = MonotonicSeconds();
-    if (!sum_) sum_.emplace(gradient.size());
+    if (!sum_ || sum_->size() != gradient.size()) sum_.emplace(gradient.size());  // statistics come and go
     bool finite = true;
     for (const std::string& message : all) {
       const bool has_gradient = message.size() == encoded + without;
@@ -137,8 +137,8 @@ class CompressedSum final : public GradientSum {
   Communicator* const between_;
   const int groups_;
   std::optional<GradientEncoder> encoder_;  // of the first thread
-  std::optional<ShardSum<float>> sum_;
-  bool owes_ = false;  // what was loaded is not sent yet, where nothing is sent
+  std::optional<ShardSum<float>> sum_;      // as long as the last gradient with its statistics
+  bool owes_ = false;                       // what was loaded is not sent yet, where nothing is sent
   double decompress_s_ = 0;
   std::int64_t bytes_saved_ = 0;
 };

@@ -141,8 +141,8 @@ TEST(ServerCommunicator, ABoundaryWithoutALeaderWaitsForOneWhoMayLead) {
     } else {
       for (int round = 0; round < 2; ++round, ++rounds) push();
       ASSERT_TRUE(Eventually([&] { return fell_behind.load(); }));
-      bool waits = false;  // the server says so, or it does not wait at all
-      worker.wire.lose = [&](const std::string&, MessageKind) {
+      // The server says that it waits, or does not wait at all.
+      worker.wire.lose = [&, waits = false](const std::string&, MessageKind) mutable {
         if (!std::exchange(waits, true)) ++at_boundary;
         return false;
       };
