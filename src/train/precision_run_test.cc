@@ -105,18 +105,39 @@ TEST_F(PrecisionSettings, WhatDoesNotFitIsRefused) {
                "experience=fp32"));
 }
 
-TEST_F(PrecisionSettings, AnotherPrecisionAfterAResumeIsSaid) {
-  const Assignments small = {"hidden=[8]", "eval_episodes=2", "eval_every=0",
-                             "envs=8",     "horizon=8",       "minibatches=1"};
-  const auto first = SettingsOf("CartPole-v1", "ppo", "allreduce", {small, {"steps=512"}});
-  const RunFolder folder = Folder("run", *first);
-  Go(*first, folder);
-  const auto second =
-      SettingsOf("CartPole-v1", "ppo", "allreduce", {small, {"steps=1024", "precision=bf16"}});
-  testing::internal::CaptureStderr();
-  Train(*second, folder, {.json = false});
-  EXPECT_TRUE(
-      Mentions(testing::internal::GetCapturedStderr(), "goes on with device fused in bf16 after fused"));
+TEST_F(PrecisionSettings, WhatChangesTheBitsAfterAResumeIsSaid) {
+  const Assignments small = {"hidden=[8,8]", "eval_episodes=2", "eval_every=0",
+                             "envs=8",       "horizon=8",       "minibatches=1"};
+  struct Case {
+    Assignments before, after;
+    const char* line;  // null: nothing changes
+  };
+  const Case cases[] = {
+      {{}, {"precision=bf16"}, "goes on with device fused in bf16 after fused:"},
+      {{"model_parallel=tensor=2", "workers=2"},
+       {"workers=2"},
+       "goes on with device fused after fused, tensor=2:"},
+      {{"local_steps=2", "workers=2"},
+       {"workers=2"},
+       "goes on with device fused after fused, local_steps=2:"},
+      {{"workers=2"},
+       {"local_steps=2", "workers=2"},
+       "goes on with device fused, local_steps=2 after fused:"},
+      {{"model_parallel=pipeline=2", "workers=2"}, {"workers=1"}, nullptr},
+  };
+  for (const Case& c : cases) {
+    const auto first = SettingsOf("CartPole-v1", "ppo", "allreduce", {small, {"steps=512"}, c.before});
+    const RunFolder folder = Folder(fmt::format("run-{}", &c - cases), *first);
+    Go(*first, folder);
+    const auto second = SettingsOf("CartPole-v1", "ppo", "allreduce", {small, {"steps=1024"}, c.after});
+    testing::internal::CaptureStderr();
+    Train(*second, folder, {.json = false});
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(Mentions(said, "rounding differs"), c.line != nullptr) << said;
+    if (c.line != nullptr) {
+      EXPECT_TRUE(Mentions(said, c.line)) << said;
+    }
+  }
 }
 
 }  // namespace

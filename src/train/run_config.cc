@@ -173,6 +173,13 @@ std::string RunConfig::ComputedBy() const {
   return precision == Precision::kFp32 ? device : fmt::format("{} in {}", device, NameOf(precision));
 }
 
+std::string RunConfig::Arithmetic() const {
+  std::string text = ComputedBy();
+  if (split().kind == ModelSplit::Kind::kTensor) text += ", " + model_parallel;
+  if (local_steps > 0) text += fmt::format(", local_steps={}", local_steps);
+  return text;
+}
+
 std::string RunConfig::ProductsFor(const NetworkSpec& network) const {
   if (ParseDevices(device).front().by_torch()) return "libtorch";
   return trireme::NameOf(ProductsOf(network, precision));

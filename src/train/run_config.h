@@ -93,6 +93,8 @@ struct RunConfig {
   Computing ComputingOf(int worker) const;
   // "fused", "cuda:0,cuda:1 in bf16".
   std::string ComputedBy() const;
+  // All that rounding depends on: ComputedBy, a split whose sums have another order, local steps.
+  std::string Arithmetic() const;
   // What multiplies the numbers of such a network in this process: "fp32", "avx512_bf16", "libtorch". It changes the time
   // a run takes and nothing else (nn/bf16_products.h).
   std::string ProductsFor(const NetworkSpec& network) const;

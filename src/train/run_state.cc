@@ -32,7 +32,7 @@ constexpr const char* kEvalPending = "progress/eval_pending";
 constexpr const char* kPendingValues = "progress/pending_values";
 constexpr const char* kWorkers = "workers";                       // how many held something of their own
 constexpr const char* kPartial = "run/partial";                   // without the experience of its workers
-constexpr const char* kDevice = "run/device";                     // where it was not the default
+constexpr const char* kArithmetic = "run/device";                 // where it was not the default
 constexpr const char* kWithoutEpisodes = "run/without_episodes";  // of an environment that cannot be saved
 
 // The names, a line each, and the values.
@@ -143,15 +143,15 @@ std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_
   return "?";
 }
 
-std::string ComputedBy(const StateReader& checkpoint) {
-  return checkpoint.Has(kDevice) ? checkpoint.GetText(kDevice) : RunConfig().ComputedBy();
+std::string ArithmeticOf(const StateReader& checkpoint) {
+  return checkpoint.Has(kArithmetic) ? checkpoint.GetText(kArithmetic) : RunConfig().Arithmetic();
 }
 
-std::string DescribeOtherComputing(const std::string& before, const std::string& now) {
+std::string DescribeOtherArithmetic(const std::string& before, const std::string& now) {
   if (before == now) return "";
   return fmt::format(
-      "goes on with device {} after {}: rounding differs, so the result is not, bit for bit, that of one "
-      "of them",
+      "goes on with device {} after {}: rounding differs, so the result is not, bit for bit, that of one of "
+      "them",
       now, Printable(before));
 }
 
@@ -255,7 +255,7 @@ void SaveRunState(const RunConfig& run, const Network& network, RunProgress& pro
                   bool complete, StateWriter& out) {
   if (!complete) out.PutValue<std::uint8_t>(kPartial, 1);
   if (!run.env_snapshots) out.PutValue<std::uint8_t>(kWithoutEpisodes, 1);
-  if (run.ComputedBy() != RunConfig().ComputedBy()) out.PutText(kDevice, run.ComputedBy());
+  if (run.Arithmetic() != RunConfig().Arithmetic()) out.PutText(kArithmetic, run.Arithmetic());
   SaveIdentity(run, network, out);
   progress.Visit([&](const char* name, auto& value) { out.PutValue(name, value); });
   if (progress.eval_cut_off > 0) out.PutValue<std::int32_t>(kEvalCutOff, progress.eval_cut_off);

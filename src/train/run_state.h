@@ -98,10 +98,10 @@ enum class Resumed {
 // What begins anew in a run that goes on after `steps`: one line, or empty.
 std::string DescribeResumed(Resumed resumed, const std::string& env, std::int64_t steps);
 
-// RunConfig::ComputedBy of the run that has made a checkpoint.
-std::string ComputedBy(const StateReader& checkpoint);
-// What changes when a run goes on with other devices, or another precision, than before: one line, or empty.
-std::string DescribeOtherComputing(const std::string& before, const std::string& now);
+// RunConfig::Arithmetic of the run that has made a checkpoint.
+std::string ArithmeticOf(const StateReader& checkpoint);
+// What changes when a run goes on with another one than before: one line, or empty.
+std::string DescribeOtherArithmetic(const std::string& before, const std::string& now);
 
 // What a run gives up because its environment cannot be saved or reproduced: one line, or empty.
 std::string DescribeLosses(const EnvEntry& env);

@@ -63,7 +63,8 @@ void Worker::Start(const std::optional<StateReader>& checkpoint) {
   progress_.AimAt(run_.target);
   const Resumed resumed = Enter(checkpoint);
   keeper_.SayWhenOpened(DescribeResumed(resumed, run_.env, progress_.steps));
-  if (checkpoint) keeper_.SayWhenOpened(DescribeOtherComputing(ComputedBy(*checkpoint), run_.ComputedBy()));
+  if (checkpoint)
+    keeper_.SayWhenOpened(DescribeOtherArithmetic(ArithmeticOf(*checkpoint), run_.Arithmetic()));
 }
 
 // What errors call the place of the checkpoint.
