@@ -54,17 +54,6 @@ constexpr double kFarewell = 2;  // seconds that a process has to end after its 
 
 }  // namespace
 
-std::vector<int> UsableProcessorList() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> processors;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return processors;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(static_cast<std::size_t>(i), &set)) processors.push_back(i);
-  }
-  return processors;
-}
-
 TrialProcess::TrialProcess(const std::vector<std::string>& command, const TrialOrder& order, int processor) {
   int ends[2], printed[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -123,8 +112,6 @@ void TrialProcess::ReadErrors() {
   close(errors_);
   errors_ = -1;
 }
-
-void TrialProcess::Answer(bool go) { socket_->Write(go ? R"({"go": true})" : R"({"go": false})"); }
 
 std::string TrialProcess::Ended() {
   int status = 0;

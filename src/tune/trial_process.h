@@ -32,7 +32,7 @@ class TrialProcess {
   // Takes what has come. False: it has ended, or closed its socket, and all lines have been taken.
   bool Receive();
   std::optional<std::string> TakeLine();
-  void Answer(bool go);
+  void Answer(const std::string& line) { socket_->Write(line); }
   // Waits for its end, after killing it if it does not come at once; how it ended, for people: "was ended by signal 11
   // (Segmentation fault): last line that it printed".
   std::string Ended();
@@ -49,8 +49,5 @@ class TrialProcess {
   std::string printed_;  // the last of it
   double last_sign_s_ = 0;
 };
-
-// Those that this process may use.
-std::vector<int> UsableProcessorList();
 
 }  // namespace trireme
