@@ -64,9 +64,10 @@ int Run(int argc, char** argv, double started_s) {
   }
   for (const auto& [name, command] : commands) {
     if (!program.Given(name)) continue;
-    // Only training spans processes; of all else one copy is enough.
+    // Only training and tuning span processes; of all else one copy is enough.
+    const bool spans = std::string_view(name) == "train" || std::string_view(name) == "tune";
     const std::optional<trireme::Launch> launch = trireme::DetectLaunch();
-    return launch && launch->rank > 0 && std::string_view(name) != "train" ? 0 : command();
+    return launch && launch->rank > 0 && !spans ? 0 : command();
   }
   return kUserError;
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/parse.h"
 #include "trireme/cli/command_line.h"

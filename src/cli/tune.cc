@@ -19,6 +19,7 @@
 #include "trireme/cli/commands.h"
 #include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
+#include "trireme/cli/tune_join.h"
 #include "trireme/metrics/progress.h"
 #include "trireme/tune/space_file.h"
 #include "trireme/tune/study_page.h"
@@ -35,12 +36,14 @@ struct TuneFlags : RunFlags {
   std::map<std::string, std::string> numbers;  // what was given of TuneNumbers, by option
   std::string method = std::string(kTuneMethods[0].name), objective, space, study;
   std::string trial;  // the socket of a process that runs one
+  JoinFlags joining;
   bool show_space = false, json = false;
 };
 
 // Options that are numbers.
 struct TuneNumbers {
   TuneOptions options = {.study = {}, .command = {}};
+  double wait_s = JoinOptions().wait_s;
 
   void Fields(ConfigFields& field) {
     field("trials", options.trials, "trials of the study, those of earlier calls included (100)",
@@ -48,7 +51,9 @@ struct TuneNumbers {
     field("hours", options.hours, "begin no trial after this time, instead of after --trials",
           Between(0, 1e5));
     field("parallel", options.parallel,
-          "trials that run at a time, on a processor each (as many as there are)", Between(1, 1024));
+          "trials that run at a time, on a processor each (as many as there are); 0: only those of workers "
+          "that join",
+          Between(0, 1024));
     field("seeds", options.seeds, "of a trial; settings are as good as their mean minus its error (3)",
           Between(1, 1000));
     field("finalists", options.finalists, "best trials that are run again on fresh seeds; 0: none (5)",
@@ -58,6 +63,8 @@ struct TuneNumbers {
           Between(2, 1000));
     field("silence", options.silence_s, "seconds without a sign after which a trial has hung (300)",
           Between(1, 1e6));
+    field("wait", wait_s, "with --join: seconds to wait for a search that does not answer (60)",
+          Between(0, 1e9));
   }
 };
 
@@ -192,10 +199,8 @@ std::string ResultJson(const TuneResult& result, const Aim& aim, const Space& sp
       .dump();
 }
 
-int RunTune(const TuneFlags& flags) {
-  if (!flags.trial.empty()) return RunTrial(TrialProcess::kSocket);
+int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes) {
   const JsonOutput json(flags.json);
-  TuneOptions options = ReadNumbers(flags).options;
   options.method = &FindTuneMethod(flags.method);
   const std::unique_ptr<RunSettings> settings = SettingsOfNewRun(flags);
   RequireOneProcess(settings->run);
@@ -209,10 +214,10 @@ int RunTune(const TuneFlags& flags) {
   }
   const Aim aim = AimOf(flags, settings->run);
   options.study = StudyFile(flags, settings->run);
-  options.stop = &StopOnSignals();
-  options.command = {"/proc/self/exe", "tune", "--trial", "3"};
   if (!flags.json) options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  LetJoin(flags.joining, processes, options);
   const TuneResult result = Tune(*settings, space, aim, options);
+  EndJoining(options);
   const fs::path preset = fs::path(options.study).replace_extension("best.toml");
   if (!result.finalists.empty()) {
     const std::string best =
@@ -236,6 +241,47 @@ int RunTune(const TuneFlags& flags) {
   fmt::print(stderr, "interrupted; continue with the same command{}\n",
              flags.study.empty() ? " and --study " + options.study.string() : "");
   return InterruptedCode();
+}
+
+// A process that runs trials for a search elsewhere.
+JoinOptions WorkerOf(const TuneNumbers& numbers, Processes* processes) {
+  JoinOptions options{.parallel = numbers.options.parallel,
+                      .wait_s = numbers.wait_s,
+                      .command = numbers.options.command,
+                      .stop = numbers.options.stop};
+  if (processes == nullptr) options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  return options;
+}
+
+void CheckJoin(const TuneFlags& flags, const TuneNumbers& numbers) {
+  if (flags.joining.join.empty() && flags.joining.listen.empty() && numbers.options.parallel == 0)
+    Fail("--parallel 0 leaves all trials to workers that join: say where with --listen");
+  if (flags.joining.join.empty()) return;
+  const bool more = !flags.env.empty() || !flags.algo.empty() || !flags.config.empty() || flags.steps ||
+                    flags.target || flags.seed || !flags.assignments.empty() || !flags.env_args.empty() ||
+                    !flags.study.empty() || !flags.space.empty() || !flags.objective.empty();
+  if (more)
+    Fail(
+        "--join takes all settings from the search: leave out all but --parallel, --wait and what proves who "
+        "this is");
+  if (!flags.joining.listen.empty()) Fail("--join and --listen are two ends: choose one of them");
+  if (numbers.options.parallel == 0) Fail("--join runs trials: --parallel must be above 0");
+}
+
+int RunTune(const TuneFlags& flags) {
+  if (!flags.trial.empty()) return RunTrial(TrialProcess::kSocket);
+  const bool joins = !flags.joining.join.empty();
+  Processes* const processes = joins ? nullptr : ConnectProcesses();
+  TuneNumbers numbers = ReadNumbers(flags);
+  if (processes != nullptr && !flags.numbers.contains("parallel"))
+    numbers.options.parallel = processes->processors();
+  CheckJoin(flags, numbers);
+  numbers.options.stop = &StopOnSignals();
+  numbers.options.command = {"/proc/self/exe", "tune", "--trial", "3"};
+  if (joins) return RunJoin(flags.joining, WorkerOf(numbers, nullptr));
+  if (processes == nullptr || processes->rank() == 0)
+    return RunSearch(flags, std::move(numbers.options), processes);
+  return flags.show_space ? 0 : RunAlong(*processes, WorkerOf(numbers, processes));
 }
 
 std::string MethodsHelp() {
@@ -274,6 +320,7 @@ Command AddTuneCommand(CommandLine& program) {
   command.Option("--config", flags->config, "settings of all trials from a TOML file, over the preset's");
   command.Option("--set", flags->assignments,
                  "key=value, a setting that all trials have; it is not searched");
+  flags->joining.AddTo(command);
   command.Flag("--json", flags->json, "print the result as one line of JSON and nothing else");
   command.HiddenOption("--trial", flags->trial);
   command.Footer("docs/tuning.md shows how, and what a study holds.");

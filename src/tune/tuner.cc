@@ -6,9 +6,11 @@
 
 #include <list>
 #include <memory>
+#include <mutex>
 
 #include "trireme/base/error.h"
 #include "trireme/base/system.h"
+#include "trireme/tune/joined_trials.h"
 #include "trireme/tune/processor_claim.h"
 #include "trireme/tune/trial_desk.h"
 #include "trireme/tune/trial_process.h"
@@ -93,15 +95,28 @@ const TuneMethod& FindTuneMethod(std::string_view name) {
 }
 
 TuneResult Tune(RunSettings& settings, const Space& space, const Aim& aim, const TuneOptions& options) {
+  std::mutex mutex;  // guards the desk
   TrialDesk desk(settings, space, aim, options);
   LocalTrials local(desk, options);
+  std::unique_ptr<JoinedTrials> joined;
+  if (!options.listen.empty()) {
+    joined = std::make_unique<JoinedTrials>(
+        desk, mutex, options.transport->Listen(options.listen, options.security), options);
+    options.listening(joined->address());
+  }
   for (;;) {
-    desk.Look();
-    local.Begin();
-    if (desk.Over()) break;
+    {
+      const std::lock_guard lock(mutex);
+      if (joined) joined->Check();
+      desk.Look();
+      local.Begin();
+      if (desk.Over()) break;
+    }
     local.Wait();
+    const std::lock_guard lock(mutex);
     local.Attend();
   }
+  joined.reset();
   return desk.Result();
 }
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/rpc/transport.h"
 #include "trireme/train/run_config.h"
 #include "trireme/tune/objective.h"
 #include "trireme/tune/space.h"
@@ -48,13 +49,20 @@ struct TuneOptions {
   const TuneMethod* method = &kTuneMethods[0];
   int trials = 100;      // of the study, those of earlier calls included
   double hours = 0;      // after which no trial begins, and those that run wait for another call; 0: no limit
-  int parallel = 1;      // processes at a time
+  int parallel = 1;      // processes of this one at a time
   int seeds = 3;         // of a trial: `seed`, `seed` + 1, ...
   int finalists = 5;     // of the best, to be run again
   int fresh_seeds = 10;  // for that: those after the seeds of trials
   int grid_levels = 3;
   double silence_s = 300;                 // after which a trial that says nothing has hung
   std::vector<std::string> command = {};  // of a trial process: TrialProcess
+  // Where workers that join (join.h) find the search; empty: nowhere. `listening` is told the address.
+  std::string listen = {};
+  Transport* transport = nullptr;
+  Security security = {};
+  int awaited =
+      0;  // streams of workers that come for sure: the search stays until they have heard of its end
+  std::function<void(const std::string& address)> listening = [](const std::string&) {};
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line for people
 };

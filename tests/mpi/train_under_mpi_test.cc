@@ -120,6 +120,24 @@ TEST_P(UnderMpi, WorkersComputeOneNetworkTogether) {
   }
 }
 
+// The first process searches, the others run trials for it.
+TEST_P(UnderMpi, ASearchSpansProcesses) {
+  const Args search = {
+      "tune",    "--env",       "CartPole-v1",     "--steps",    "2048",        "--target", "30",
+      "--seeds", "2",           "--study",         Path("s.db"), "--finalists", "2",        "--fresh-seeds",
+      "2",       "--objective", "steps_to_target", "--trials",   "12",          "--set",    "eval_every=512",
+      "--json"};
+  for (const char* parallel : {"1", "2"}) {
+    const Outcome outcome = RunProcesses(3, search + Args{"--parallel", parallel});
+    const Json result = ResultOf(outcome);
+    EXPECT_EQ(result["trials"], 12);
+    EXPECT_EQ(result["failed"], 0);
+    EXPECT_EQ(result["finalists"].size(), 2u);
+  }
+  const Outcome refused = RunProcesses(2, search + Args{"--method", "guess"});
+  EXPECT_EQ(OwnLines(refused.err).size(), 1u) << refused.err;
+}
+
 TEST_P(UnderMpi, AKilledMemberOfAGroupEndsTheJobAndTheRunGoesOnLater) {
   const Args args = Set(LongRun("run", "0"), {"hidden=[16,12]"}) + Args{"--model-parallel", "pipeline=2"};
   Process process(mpirun_, Launch(2, args));
