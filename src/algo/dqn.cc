@@ -73,7 +73,7 @@ struct DqnConfig {
     field("double", double_q, "choose the next action by the network and value it by the target network")
         .Tune(Search::TrueOrFalse());
     field("dueling", dueling, "learn the value of a state and the advantages of its actions apart")
-        .Tune(Search::TrueOrFalse());
+        .Tune(Search::TrueOrFalse().Shapes());
     field("target_tau", target_tau,
           "how far the target network moves towards the network at a time; 1: a copy", Between(1e-9, 1))
         .Tune(Search::Log(0.01, 1));

@@ -9,17 +9,17 @@ namespace trireme {
 
 void ReplayConfig::SizeField(ConfigFields& field) {
   field("replay", replay, "transitions that are remembered, over all shards", Between(1, 2e9))
-      .Tune(Search::PowersOfTwo(8192, 131'072));
+      .Tune(Search::PowersOfTwo(8192, 131'072).Shapes());
 }
 
 void ReplayConfig::NStepField(ConfigFields& field) {
   field("n_step", n_step, "rewards summed up before the value of a later state takes over", Between(1, 1000))
-      .Tune(Search::Linear(1, 5));
+      .Tune(Search::Linear(1, 5).Shapes());
 }
 
 void ReplayConfig::PriorityFields(ConfigFields& field) {
   field("prioritised", prioritised, "draw transitions with large errors more often")
-      .Tune(Search::TrueOrFalse());
+      .Tune(Search::TrueOrFalse().Shapes());
   field("priority_alpha", priority_alpha, "prioritised: how much errors count; 0: not at all", UnitInterval())
       .Tune(Search::Linear(0.2, 1).When("prioritised", {"true"}));
   field("priority_beta", priority_beta,

@@ -6,7 +6,7 @@ namespace trireme {
 
 void CollectConfig::Fields(ConfigFields& field, std::string_view stretch, Search horizons) {
   field("envs", envs, "environments stepped in parallel, over all shards", Between(1, 1'000'000))
-      .Tune(Search::PowersOfTwo(8, 128));
+      .Tune(Search::PowersOfTwo(8, 128).Shapes());
   field("horizon", horizon, fmt::format("steps per environment in one {}", stretch), Between(1, 1'000'000))
       .Tune(std::move(horizons));
 }
@@ -33,7 +33,7 @@ void StepConfig::NormField(ConfigFields& field) {
 void HiddenConfig::Fields(ConfigFields& field) {
   field("hidden", hidden, "units of each hidden layer", Between(1, 4096)).Tune(Search::Layers(1, 2, 16, 128));
   field("activation", activation, "nonlinearity after each hidden layer", kActivationNames)
-      .Tune(Search::Choices({"tanh", "relu"}));
+      .Tune(Search::Choices({"tanh", "relu"}).Shapes());
   field("init", init, "initial weights", kInitNames);
 }
 

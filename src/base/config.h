@@ -84,6 +84,8 @@ struct Search {
   // Only where another setting has one of these values; no name: always.
   std::string when = {};
   std::vector<std::string> when_values = {};
+  bool shapes =
+      false;  // another value is another network, or another kind of experience: a run cannot go on with it
 
   static Search Linear(double low, double high) { return {Kind::kLinear, low, high}; }
   static Search Log(double low, double high) { return {Kind::kLog, low, high}; }
@@ -97,6 +99,10 @@ struct Search {
   Search When(std::string setting, std::vector<std::string> values) && {
     when = std::move(setting);
     when_values = std::move(values);
+    return std::move(*this);
+  }
+  Search Shapes() && {
+    shapes = true;
     return std::move(*this);
   }
 };

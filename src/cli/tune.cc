@@ -61,6 +61,9 @@ struct TuneNumbers {
     field("fresh_seeds", options.fresh_seeds, "of a finalist (10)", Between(0, 1000));
     field("grid_levels", options.grid_levels, "method grid: values of a setting that has more of them (3)",
           Between(2, 1000));
+    field("population", options.population,
+          "method pbt: members, that train side by side for trials / population stretches (10)",
+          Between(2, 1e5));
     field("silence", options.silence_s, "seconds without a sign after which a trial has hung (300)",
           Between(1, 1e6));
     field("wait", wait_s, "with --join: seconds to wait for a search that does not answer (60)",
@@ -73,13 +76,22 @@ std::string OptionOf(std::string field) {
   return "--" + field;
 }
 
+bool IsPopulation(const TuneOptions& options) {
+  return options.method->stopping == TuneMethod::Stopping::kPopulation;
+}
+
 TuneNumbers ReadNumbers(const TuneFlags& flags) {
   TuneNumbers numbers;
   numbers.options.parallel = UsableProcessors();
   ConfigFields fields;
   fields.Add(numbers);
   for (const auto& [name, value] : flags.numbers) fields.Set(name, value, OptionOf(name));
-  if (numbers.options.hours > 0 && !flags.numbers.contains("trials")) numbers.options.trials = 1'000'000;
+  numbers.options.method = &FindTuneMethod(flags.method);
+  if (IsPopulation(numbers.options)) {
+    if (!flags.numbers.contains("seeds")) numbers.options.seeds = 1;
+  } else if (numbers.options.hours > 0 && !flags.numbers.contains("trials")) {
+    numbers.options.trials = 1'000'000;
+  }
   return numbers;
 }
 
@@ -91,10 +103,14 @@ std::vector<std::string> Held(const TuneFlags& flags) {
   return held;
 }
 
-Aim AimOf(const TuneFlags& flags, const RunConfig& run) {
-  const std::string name = !flags.objective.empty() ? flags.objective
-                           : run.target             ? "time_to_target"
-                                                    : "return";
+Aim AimOf(const TuneFlags& flags, const RunConfig& run, bool population) {
+  const std::string name = !flags.objective.empty()    ? flags.objective
+                           : run.target && !population ? "time_to_target"
+                                                       : "return";
+  if (population && name != "return")
+    Fail(
+        "--method pbt looks for the best return: its members go on from each other's weights, so none has a "
+        "way of its own to a target");
   const Aim aim{ParseObjective(name), run.target.value_or(0), run.steps};
   if (!aim.maximise() && !run.target)
     Fail("--objective {} needs a target: {} says no return at which it is solved, so give one with --target",
@@ -157,6 +173,7 @@ void PrintResult(const TuneResult& result, const Aim& aim, const Space& space, c
   if (result.finalists.empty()) return;
   fmt::print("best: trial {}: {}\n", result.finalists.front().number,
              space.Describe(result.finalists.front().point));
+  if (!result.trained.empty()) fmt::print("trained: {}\n", result.trained.string());
   fmt::print("study: {}\nsettings: {}\nreport: {}\n", study.string(), preset.string(),
              PageOf(study).string());
 }
@@ -187,6 +204,7 @@ std::string ResultJson(const TuneResult& result, const Aim& aim, const Space& sp
   }
   return Json{{"study", study.string()},
               {"settings", result.finalists.empty() ? Json(nullptr) : Json(preset.string())},
+              {"trained", result.trained.empty() ? Json(nullptr) : Json(result.trained.string())},
               {"objective", NameOf(aim.objective)},
               {"trials", result.trials},
               {"complete", result.complete},
@@ -199,9 +217,20 @@ std::string ResultJson(const TuneResult& result, const Aim& aim, const Space& sp
       .dump();
 }
 
+void CheckPopulation(const TuneOptions& options, const Aim& aim) {
+  if (!IsPopulation(options)) return;
+  const int stretches = options.trials / options.population;
+  if (stretches < 2)
+    Fail(
+        "--method pbt: {} trials are less than two stretches of a population of {}: say more --trials, or a "
+        "smaller --population",
+        options.trials, options.population);
+  if (aim.steps < stretches)
+    Fail("--method pbt: {} steps cannot be cut into {} stretches: say more --steps", aim.steps, stretches);
+}
+
 int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes) {
   const JsonOutput json(flags.json);
-  options.method = &FindTuneMethod(flags.method);
   const std::unique_ptr<RunSettings> settings = SettingsOfNewRun(flags);
   RequireOneProcess(settings->run);
   const SpaceChanges changes =
@@ -212,7 +241,8 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
     fmt::print("{}", space.ToText());
     return 0;
   }
-  const Aim aim = AimOf(flags, settings->run);
+  const Aim aim = AimOf(flags, settings->run, IsPopulation(options));
+  CheckPopulation(options, aim);
   options.study = StudyFile(flags, settings->run);
   if (!flags.json) options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   LetJoin(flags.joining, processes, options);
@@ -228,7 +258,8 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
                          result.all,
                          result.history,
                          result.finalists,
-                         best};
+                         best,
+                         IsPopulation(options) ? options.population : 0};
     WriteFileAtomically(PageOf(options.study), StudyPageHtml(page, space));
   }
   if (flags.json) {

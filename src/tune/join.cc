@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/base/text.h"
 #include "trireme/base/version.h"
@@ -103,7 +105,16 @@ class Helper {
     const Json welcome = Ask({{"hello", Version()}});
     silence_s_ = welcome.at("silence_s");
     greeted_ = true;
+    CheckShared(welcome.at("shared"), welcome.at("holds"));
     worker_.CheckSettings(welcome.at("welcome"));
+  }
+
+  // Members of a population go on from files that others have left.
+  static void CheckShared(const std::string& file, const std::string& holds) {
+    std::error_code error;
+    if (file.empty() || (std::filesystem::exists(file, error) && ReadFile(file) == holds)) return;
+    Fail("{} is not here: hosts that run trials of method pbt must share the folder of the study",
+         Printable(file));
   }
 
   void RunNext() {

@@ -78,7 +78,10 @@ Json JoinedTrials::Answer(PeerId id, Peer& peer, const Json& question) {
       Fail("the search runs trireme {}, and the worker {}: use the same", Version(), Printable(version));
     transport_->Allow(id, kLongestQuestion);
     WithDesk([&] { peer.seat = &desk_.AddSeat(); });
-    return {{"welcome", desk_.base()}, {"silence_s", options_.silence_s}};
+    return {{"welcome", desk_.base()},
+            {"silence_s", options_.silence_s},
+            {"shared", desk_.shared_file().string()},
+            {"holds", desk_.shared_text()}};
   }
   Json answer = Json::object();
   WithDesk([&] {

@@ -2,7 +2,8 @@
 //
 // A worker has a stream for every trial that it can run at a time. On each it asks, and is answered:
 //
-//   {"hello": version}   {"welcome": settings of all trials, TOML; "silence_s": s}
+//   {"hello": version}   {"welcome": settings of all trials, TOML; "silence_s": s; "shared": a file that the worker must see, or
+//                        nothing; "holds": what is in it}
 //   {"next": true}       {"order": trial_order.h} or {"later": true}: ask again in a moment
 //   {"line": "..."}      what the trial has said; {"answer": "..."} for it, {} or {"drop": true}: there is no more to do for it
 //   {"failed": "why"}    {"drop": true}

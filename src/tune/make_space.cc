@@ -49,7 +49,7 @@ Kind ScaleOf(const SpaceEntry& entry) {
 
 // How a setting is searched after what a file says of it.
 Search Changed(const ConfigFields::Field& field, const SpaceEntry& entry) {
-  Search search = field.search.value_or(Search{});
+  Search search = field.search.value_or(Search{.shapes = true});  // nobody has said that it may change
   if (entry.when) {
     search.when = entry.when->first;
     search.when_values = entry.when->second;
@@ -157,14 +157,16 @@ class Maker {
                            .scale = Kind::kLinear,
                            .low = search.low,
                            .high = search.high,
-                           .whole = true};
+                           .whole = true,
+                           .shapes = true};
     const Parameter width{.name = field.name + "_width",
                           .setting = field.name,
                           .doc = field.doc,
                           .scale = Kind::kPowersOfTwo,
                           .low = search.least_width,
                           .high = search.most_width,
-                          .whole = true};
+                          .whole = true,
+                          .shapes = true};
     for (const Parameter* parameter : {&layers, &width}) CheckRange(*parameter, place, true);
     if (search.low < 1) Fail("{}: {}: expected at least 1 layer, not {}", place, field.name, search.low);
     for (const double size : {width.low, width.high})
@@ -180,7 +182,8 @@ class Maker {
                         .scale = search.kind,
                         .low = search.low,
                         .high = search.high,
-                        .whole = IsWhole(field)};
+                        .whole = IsWhole(field),
+                        .shapes = search.shapes};
     if (search.kind == Kind::kChoices) {
       parameter.low = parameter.high = 0;
       parameter.whole = false;

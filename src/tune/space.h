@@ -29,6 +29,7 @@ struct Parameter {
   std::vector<std::string> choices = {};  // kChoices
   int parent = -1;                        // counts only where this one has one of parent_values; -1: always
   std::vector<int> parent_values = {};    // indices of its choices
+  bool shapes = false;                    // a run cannot go on with another value
 
   bool categorical() const { return scale == Search::Kind::kChoices; }
   // How many values with equal shares it has; 0: any between low and high, rounded where it is whole.

@@ -25,6 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kProblem = "trireme:problem";  // attribute of the study
 constexpr const char* kOwner = "trireme:owner";      // attribute of a trial
+constexpr const char* kParent = "trireme:parent";    // likewise
 
 constexpr std::pair<TrialState, const char*> kStates[] = {{TrialState::kRunning, "RUNNING"},
                                                           {TrialState::kWaiting, "WAITING"},
@@ -219,6 +220,13 @@ const std::vector<StudyTrial>& Study::Trials() {
        [&](StudyTrial& trial, const Statement& row) { trial.value = Restored(row, 1, 2); });
   each("step, intermediate_value, intermediate_value_type", "trial_intermediate_values",
        [&](StudyTrial& trial, const Statement& row) { trial.reports[row.Int(1)] = Restored(row, 2, 3); });
+  each("key, value_json", "trial_system_attributes", [&](StudyTrial& trial, const Statement& row) {
+    if (row.Text(1) != kParent) return;
+    const Json parent = Json::parse(row.Text(2), nullptr, false);
+    if (!parent.is_number_integer() || parent < 0 || parent >= trial.number)
+      Fail("{} is damaged: trial {} goes on from {}", file().string(), trial.number, row.Text(2));
+    trial.parent = parent;
+  });
   each("key, value_json", "trial_user_attributes",
        [&](StudyTrial& trial, const Statement& row) { trial.notes[row.Text(1)] = row.Text(2); });
   return trials_;
@@ -245,8 +253,8 @@ std::vector<PastTrial> Study::History() {
   return history;
 }
 
-std::optional<Study::Claimed> Study::Claim(int most,
-                                           const std::function<std::optional<Point>(int number)>& propose) {
+std::optional<Study::Claimed> Study::Claim(
+    int most, const std::function<std::optional<Proposal>(int number)>& propose) {
   std::optional<Claimed> claimed;
   database_.Write([&] {
     if (const std::optional<std::int64_t> id = Abandoned()) {
@@ -257,14 +265,15 @@ std::optional<Study::Claimed> Study::Claim(int most,
           .Run();
       Own(*id);
       for (const StudyTrial& trial : Trials()) {
-        if (trial.id == *id) claimed = {trial.id, trial.number, trial.point, true};
+        if (trial.id == *id) claimed = {trial.id, trial.number, trial.parent, trial.point, true};
       }
       return;
     }
     const auto number = static_cast<int>(Trials().size());
     if (number >= most) return;
-    const std::optional<Point> point = propose(number);
-    if (!point) return;
+    const std::optional<Proposal> proposal = propose(number);
+    if (!proposal) return;
+    const auto& [point, parent] = *proposal;
     Statement(database_,
               "INSERT INTO trials (number, study_id, state, datetime_start) VALUES (?1, ?2, 'RUNNING', ?3)")
         .With(number, study_, Now())
@@ -274,11 +283,17 @@ std::optional<Study::Claimed> Study::Claim(int most,
                      "INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) VALUES "
                      "(?1, ?2, ?3, ?4)");
     for (std::size_t i = 0; i < space_.size(); ++i) {
-      if (std::isnan((*point)[i])) continue;
-      insert.With(id, space_.parameters()[i].name, (*point)[i], distributions_[i]).Run();
+      if (std::isnan(point[i])) continue;
+      insert.With(id, space_.parameters()[i].name, point[i], distributions_[i]).Run();
+    }
+    if (parent >= 0) {
+      Statement(database_,
+                "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (?1, ?2, ?3)")
+          .With(id, kParent, fmt::format("{}", parent))
+          .Run();
     }
     Own(id);
-    claimed = {id, number, *point, false};
+    claimed = {id, number, parent, point, false};
   });
   return claimed;
 }

@@ -35,9 +35,15 @@ using StudyProblem = std::vector<std::pair<std::string, std::string>>;
 
 enum class TrialState { kRunning, kWaiting, kComplete, kPruned, kFail };
 
+// What a new trial tries, and the trial from whose state it goes on; -1: it begins with nothing.
+struct Proposal {
+  Point point = {};
+  int parent = -1;
+};
+
 struct StudyTrial {
   std::int64_t id = 0;
-  int number = 0;
+  int number = 0, parent = -1;
   TrialState state = TrialState::kRunning;
   Point point = {};
   std::optional<double> value = {};
@@ -61,13 +67,13 @@ class Study {
 
   struct Claimed {
     std::int64_t id = 0;
-    int number = 0;
+    int number = 0, parent = -1;
     Point point = {};
     bool again = false;  // it was begun before
   };
   // A trial that is waiting, or whose process is gone; otherwise, where there are fewer than `most`, a new one with what
   // `propose` gives for its number. Nothing: there is nothing left to begin. Throws Error.
-  std::optional<Claimed> Claim(int most, const std::function<std::optional<Point>(int number)>& propose);
+  std::optional<Claimed> Claim(int most, const std::function<std::optional<Proposal>(int number)>& propose);
 
   void Report(std::int64_t id, std::int64_t step, double value);
   void Beat(std::span<const std::int64_t> ids);

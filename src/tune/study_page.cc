@@ -11,6 +11,7 @@
 #include "trireme/metrics/page.h"
 #include "trireme/metrics/plot.h"
 #include "trireme/tune/importance.h"
+#include "trireme/tune/lineage.h"
 #include "trireme/tune/samplers.h"
 
 namespace trireme {
@@ -179,7 +180,7 @@ std::string StudyPageHtml(const StudyPage& page, const Space& space) {
   html += HtmlTile(count(TrialState::kFail), "failed");
   html += "</div>\n" + HistoryPlot(page) + "<h2>What mattered</h2>\n" + ImportanceTable(page, space);
   html += "<h2>All trials</h2>\n" + ParallelCoordinates(page, space) + RungsTable(page) +
-          FinalistsTable(page, space);
+          LineageHtml(page, space) + FinalistsTable(page, space);
   if (!page.preset.empty())
     html += "<h2>The best settings</h2>\n<div class=\"card\"><pre>" + EscapeMarkup(page.preset) +
             "</pre></div>\n";

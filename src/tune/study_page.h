@@ -1,5 +1,5 @@
 // A study as a page for people: the best so far over the trials, what mattered, all trials as lines through their settings, who
-// came to which rung, the finalists, and the best settings.
+// came to which rung, who went on from whom, the finalists, and the best settings.
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@ struct StudyPage {
   std::vector<PastTrial> history;  // the same, for what mattered
   std::vector<Finalist> finalists;
   std::string preset;  // the best settings, TOML
+  int population = 0;  // members, of method pbt
 };
 
 // Self-contained: no scripts, nothing loaded from elsewhere, all texts escaped.

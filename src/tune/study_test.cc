@@ -36,7 +36,7 @@ class StudyTest : public ::testing::Test {
   }
   static Point Plain(double rate) { return {0, std::nan(""), rate, 64}; }
   static auto Always(const Point& point) {
-    return [point](int) { return std::optional(point); };
+    return [point](int) { return std::optional(Proposal{.point = point}); };
   }
   std::string Refusal(const std::function<void()>& body) const {
     try {

@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/system.h"
+#include "trireme/tune/process_id.h"
 #include "trireme/tune/rungs.h"
 
 namespace trireme {
@@ -46,8 +47,24 @@ TrialDesk::TrialDesk(RunSettings& settings, const Space& space, const Aim& aim, 
                            {.seed = settings.run.seed, .grid_levels = options.grid_levels})),
       began_s_(MonotonicSeconds()),
       began_cpu_s_(CpuSeconds()) {
-  if (options.method->stopping != Stopping::kNever)
-    rungs_ = RungSteps(aim.steps, std::max<std::int64_t>(1, settings.run.eval_every));
+  switch (options.method->stopping) {
+    case Stopping::kNever:
+      break;
+    case Stopping::kRungs:
+    case Stopping::kBrackets:
+      rungs_ = RungSteps(aim.steps, std::max<std::int64_t>(1, settings.run.eval_every));
+      break;
+    case Stopping::kPopulation:
+      population_.emplace(space, settings.run.seed, options.population);
+      stretches_ = options.trials / options.population;
+      states_ = std::filesystem::absolute(options.study).replace_extension("states");
+      std::filesystem::create_directories(states_);
+      shared_file_ = states_ / "study";
+      if (!std::filesystem::exists(shared_file_))
+        WriteFileAtomically(shared_file_, ProcessId::OfThis().ToJson());
+      shared_text_ = ReadFile(shared_file_);
+      break;
+  }
 }
 
 std::string TrialDesk::StudyName() const {
@@ -55,15 +72,20 @@ std::string TrialDesk::StudyName() const {
 }
 
 StudyProblem TrialDesk::Problem() const {
-  return {{"environment", settings_.run.env_identity()},
-          {"algorithm", settings_.run.algo},
-          {"objective", std::string(NameOf(aim_.objective))},
-          {"target", aim_.maximise() ? "none" : fmt::format("{}", aim_.target)},
-          {"steps", fmt::format("{}", aim_.steps)},
-          {"seed", fmt::format("{}", settings_.run.seed)},
-          {"number of seeds", fmt::format("{}", options_.seeds)},
-          {"search space", space_.ToText()},
-          {"list of other settings", Sha256Hex(base_)}};
+  StudyProblem problem = {{"environment", settings_.run.env_identity()},
+                          {"algorithm", settings_.run.algo},
+                          {"objective", std::string(NameOf(aim_.objective))},
+                          {"target", aim_.maximise() ? "none" : fmt::format("{}", aim_.target)},
+                          {"steps", fmt::format("{}", aim_.steps)},
+                          {"seed", fmt::format("{}", settings_.run.seed)},
+                          {"number of seeds", fmt::format("{}", options_.seeds)},
+                          {"search space", space_.ToText()},
+                          {"list of other settings", Sha256Hex(base_)}};
+  if (options_.method->stopping == Stopping::kPopulation) {
+    problem.emplace_back("population", fmt::format("{}", options_.population));
+    problem.emplace_back("number of stretches", fmt::format("{}", options_.trials / options_.population));
+  }
+  return problem;
 }
 
 bool TrialDesk::TimeIsUp() const {
@@ -88,9 +110,10 @@ std::optional<TrialOrder> TrialDesk::Next(Seat& seat) {
   if (Stopped()) return std::nullopt;
   if (!finals_) {
     if (!TimeIsUp() && !Hopeless()) {
+      waits_ = false;
       if (std::optional<TrialOrder> order = NextTrial(seat)) return order;
     }
-    if (AnyBusy()) return std::nullopt;
+    if (AnyBusy() || waits_) return std::nullopt;
     ChooseFinalists();  // another process may still be at work on the last trials
     finals_ = true;
   }
@@ -102,6 +125,7 @@ bool TrialDesk::Over() const { return Stopped() || (finals_ && waiting_.empty() 
 TrialOrder TrialDesk::OrderOf(const Point& point, int first_seed, int seeds) const {
   const std::unique_ptr<RunSettings> settings = ParseRunSettings(base_, "the settings of the study");
   space_.Apply(point, settings->fields);
+  if (population_) settings->run.eval_every = aim_.steps / stretches_;  // at the end of each stretch
   TrialOrder order{.config = settings->fields.ToToml(), .seeds = {}, .rungs = {}, .aim = aim_};
   for (int i = first_seed; i < first_seed + seeds; ++i)
     order.seeds.push_back(settings_.run.seed + static_cast<std::uint64_t>(i));
@@ -121,34 +145,58 @@ std::string TrialDesk::Refused(const Point& point) const {
 }
 
 // The settings as they are come first: then the search never ends with something worse.
-std::optional<Point> TrialDesk::Propose(int number) {
+std::optional<Proposal> TrialDesk::Propose(int number) {
   const std::vector<PastTrial> history = study_.History();
-  std::optional<Point> last;
+  std::optional<Proposal> last;
+  waits_ = population_ && !population_->Ready(history, number);
+  if (waits_) return std::nullopt;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    std::optional<Point> point;
     if (number == 0 && attempt == 0 && options_.method->sampler != "grid") {
-      point = space_.Nearest(settings_.fields);
+      last = {.point = space_.Nearest(settings_.fields)};
+    } else if (population_) {
+      last = population_->Propose(history, number, attempt);
     } else {
-      point = sampler_->Propose(history, number, attempt);
+      const std::optional<Point> point = sampler_->Propose(history, number, attempt);
+      if (!point) break;
+      last = {.point = *point};
     }
-    if (!point) break;
-    last = point;
-    if (Refused(*point).empty()) break;
+    if (Refused(last->point).empty()) break;
   }
   return last;  // one that is refused fails, and is recorded
 }
 
 std::optional<TrialOrder> TrialDesk::NextTrial(Seat& seat) {
-  const auto claimed = study_.Claim(options_.trials, [this](int number) { return Propose(number); });
+  const int trials = population_ ? stretches_ * population_->size() : options_.trials;
+  const auto claimed = study_.Claim(trials, [this](int number) { return Propose(number); });
   if (!claimed) return std::nullopt;
   TrialOrder order = OrderOf(claimed->point, 0, options_.seeds);
   order.rungs.assign(rungs_.begin() + FirstRung(claimed->number), rungs_.end());
   order.cap = CapNow();
+  if (population_) MakeStretch(*claimed, order);
   seat.work_ = Work::kTrial;
   seat.id_ = claimed->id;
   seat.number_ = claimed->number;
   seat.point_ = claimed->point;
   return order;
+}
+
+std::filesystem::path TrialDesk::StateOf(int trial) const { return states_ / fmt::format("{}", trial); }
+
+// A trial of a population. What trials before it have left is removed when no other can go on from it: what runs, or must be
+// run again, is at most one stretch behind, and goes on from the one before that.
+void TrialDesk::MakeStretch(const Study::Claimed& claimed, TrialOrder& order) const {
+  const int stretch = population_->StretchOf(claimed.number);
+  order.until = aim_.steps / stretches_ * (stretch + 1);
+  order.to = StateOf(claimed.number).string();
+  if (claimed.parent >= 0) order.from = StateOf(claimed.parent).string();
+  std::error_code ignored;
+  for (int old = (stretch - 4) * population_->size(); old < (stretch - 2) * population_->size(); ++old)
+    std::filesystem::remove_all(StateOf(old), ignored);
+}
+
+// Whether a trial tells what its settings lead to in the end.
+bool TrialDesk::IsWhole(const StudyTrial& trial) const {
+  return !population_ || population_->StretchOf(trial.number) == stretches_ - 1;
 }
 
 std::optional<TrialOrder> TrialDesk::NextFinalist(Seat& seat) {
@@ -249,9 +297,12 @@ void TrialDesk::Done(Seat& seat, const std::string& seeds_json) {
   }
   study_.End(seat.id_, TrialState::kComplete, score.value, {{kSeeds, seeds_json}});
   ended_well_ = true;
-  const StudyTrial& best = *Best().front();
-  options_.say(fmt::format("trial {}: {} (best: trial {}, {})", seat.number_, TextOf(aim_, score),
-                           best.number, TextOf(aim_, ScoreOf(aim_, SeedsFromJson(best.notes.at(kSeeds))))));
+  const std::vector<const StudyTrial*> best = Best();
+  std::string line = fmt::format("trial {}: {}", seat.number_, TextOf(aim_, score));
+  if (!best.empty())
+    line += fmt::format(" (best: trial {}, {})", best.front()->number,
+                        TextOf(aim_, ScoreOf(aim_, SeedsFromJson(best.front()->notes.at(kSeeds)))));
+  options_.say(line);
   seat.work_ = Work::kNone;
 }
 
@@ -310,7 +361,7 @@ void TrialDesk::Look() {
 std::vector<const StudyTrial*> TrialDesk::Best() {
   std::vector<const StudyTrial*> best;
   for (const StudyTrial& trial : study_.Trials()) {
-    if (trial.state == TrialState::kComplete && trial.value && trial.notes.contains(kSeeds))
+    if (trial.state == TrialState::kComplete && trial.value && trial.notes.contains(kSeeds) && IsWhole(trial))
       best.push_back(&trial);
   }
   std::ranges::stable_sort(best, [&](const StudyTrial* a, const StudyTrial* b) {
@@ -376,6 +427,7 @@ TuneResult TrialDesk::Result() {
          last_error_.empty() ? "" : fmt::format(" (the last one that failed: {})", last_error_),
          study_.file().string());
   }
+  if (population_ && !Best().empty()) result.trained = StateOf(Best().front()->number);
   result.all = study_.Trials();
   result.history = study_.History();
   result.wall_s = MonotonicSeconds() - began_s_;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/tune/population.h"
 #include "trireme/tune/sampler.h"
 #include "trireme/tune/study.h"
 #include "trireme/tune/trial_order.h"
@@ -60,6 +61,9 @@ class TrialDesk {
 
   // Settings of all trials, TOML.
   const std::string& base() const { return base_; }
+  // A file that whoever runs trials must see, because they leave states beside it, and what it holds; empty: there is none.
+  const std::filesystem::path& shared_file() const { return shared_file_; }
+  const std::string& shared_text() const { return shared_text_; }
   // At the end: what still runs waits for another search. Throws Error when no trial has come to its end.
   TuneResult Result();
 
@@ -73,8 +77,11 @@ class TrialDesk {
   bool AnyBusy() const;
   bool Hopeless() const;
   TrialOrder OrderOf(const Point& point, int first_seed, int seeds) const;
+  void MakeStretch(const Study::Claimed& claimed, TrialOrder& order) const;
+  std::filesystem::path StateOf(int trial) const;
+  bool IsWhole(const StudyTrial& trial) const;
   std::string Refused(const Point& point) const;
-  std::optional<Point> Propose(int number);
+  std::optional<Proposal> Propose(int number);
   std::optional<TrialOrder> NextTrial(Seat& seat);
   std::optional<TrialOrder> NextFinalist(Seat& seat);
   std::ptrdiff_t FirstRung(int number) const;
@@ -95,6 +102,11 @@ class TrialDesk {
   const std::string base_;
   Study study_;
   std::unique_ptr<Sampler> sampler_;
+  std::optional<Population> population_;  // method pbt
+  int stretches_ = 1;
+  std::filesystem::path states_, shared_file_;  // of a population: where trials leave their states
+  std::string shared_text_;
+  bool waits_ = false;  // for a trial that the next one depends on
   std::vector<std::int64_t> rungs_;
   std::list<Seat> seats_;
   bool finals_ = false;               // trials are done

@@ -7,9 +7,16 @@
 namespace trireme {
 
 std::string TrialOrder::ToJson() const {
-  return nlohmann::json{
-      {"config", config},     {"seeds", seeds},     {"rungs", rungs}, {"objective", NameOf(aim.objective)},
-      {"target", aim.target}, {"steps", aim.steps}, {"cap", cap}}
+  return nlohmann::json{{"config", config},
+                        {"seeds", seeds},
+                        {"rungs", rungs},
+                        {"objective", NameOf(aim.objective)},
+                        {"target", aim.target},
+                        {"steps", aim.steps},
+                        {"until", until},
+                        {"from", from},
+                        {"to", to},
+                        {"cap", cap}}
       .dump();
 }
 
@@ -20,6 +27,9 @@ TrialOrder TrialOrder::Parse(const std::string& json) {
             order.at("seeds"),
             order.at("rungs"),
             {ParseObjective(order.at("objective").get<std::string>()), order.at("target"), order.at("steps")},
+            order.at("until"),
+            order.at("from"),
+            order.at("to"),
             order.at("cap")};
   } catch (const nlohmann::json::exception& error) {
     Fail("the order of a trial cannot be read: {}", error.what());

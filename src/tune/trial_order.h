@@ -20,6 +20,10 @@ struct TrialOrder {
   std::vector<std::uint64_t> seeds = {};
   std::vector<std::int64_t> rungs = {};  // in steps; empty: runs to its end
   Aim aim = {};
+  // A stretch of a longer run (population.h): until so many steps, from the state in the folder `from` (empty: from the
+  // beginning), leaving its own in `to`. An empty `to`: a whole run, without files.
+  std::int64_t until = 0;
+  std::string from = {}, to = {};
   // It ends when the mean over its seeds of what the objective counts, seconds or steps, is beyond this; 0: never.
   double cap = 0;
 

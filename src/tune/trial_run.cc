@@ -1,10 +1,13 @@
 #include "trireme/tune/trial_run.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +25,7 @@
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr double kSign = 0.5;  // seconds between signs of life
@@ -67,7 +71,8 @@ class Trial {
         if (settings->run.stop_at_target) settings->run.target = trial_.order_.aim.target;
         settings->Resolve();
         turn_began_ = MonotonicSeconds();
-        const TrainResult trained = Train(*settings, *this);
+        const TrainResult trained =
+            trial_.order_.to.empty() ? Train(*settings, *this) : TrainStretch(*settings);
         result_.seconds = Seconds();
         result_.steps = trained.facts.steps;
         result_.reached = trained.facts.reached_target;
@@ -87,6 +92,26 @@ class Trial {
       trial_.relay_.Finish(index_);
     }
 
+    // On a copy of the state that it goes on from, which others may go on from too.
+    TrainResult TrainStretch(RunSettings& settings) {
+      const std::string name = fmt::format("seed-{}", result_.seed);
+      const fs::path to = fs::path(trial_.order_.to) / name, from = fs::path(trial_.order_.from) / name;
+      std::optional<RunFolder> folder;
+      try {
+        fs::remove_all(to);  // of a process that was killed
+        if (trial_.order_.from.empty()) {
+          folder = RunFolder::Create(to, "", settings.fields.ToToml());
+        } else {
+          fs::create_directories(to.parent_path());
+          fs::copy(from, to, fs::copy_options::recursive);
+          folder = RunFolder::Resume(to);
+        }
+      } catch (const fs::filesystem_error& error) {
+        Fail("the state of the run cannot be copied: {}", error.what());
+      }
+      return Train(settings, *folder, {.observer = this, .json = true, .stop = &stretch_is_done_});
+    }
+
     void OnRow(const MetricRow& row) override {
       result_.steps = row.step();
       trial_.SayAlive();
@@ -95,6 +120,7 @@ class Trial {
 
     void OnEvaluation(std::int64_t steps, const Evaluation& evaluation) override {
       result_.steps = steps;
+      if (trial_.order_.until > 0 && steps >= trial_.order_.until) stretch_is_done_ = true;
       result_.last_return = evaluation.mean;
       result_.best_return =
           std::isnan(result_.best_return) ? evaluation.mean : std::max(result_.best_return, evaluation.mean);
@@ -132,6 +158,7 @@ class Trial {
     SeedResult result_{.last_return = std::nan(""), .best_return = std::nan("")};
     std::size_t rung_ = 0;  // that comes next
     bool reached_ = false;
+    std::atomic<bool> stretch_is_done_ = false;
     double earlier_s_ = 0, turn_began_ = 0;
   };
 

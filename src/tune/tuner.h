@@ -25,7 +25,7 @@ namespace trireme {
 
 // How trials are proposed, and how poor ones end early.
 struct TuneMethod {
-  enum class Stopping { kNever, kRungs, kBrackets };
+  enum class Stopping { kNever, kRungs, kBrackets, kPopulation };
   std::string_view name, sampler;
   Stopping stopping;
   std::string_view help;
@@ -40,6 +40,9 @@ inline constexpr TuneMethod kTuneMethods[] = {
     {"random", "random", TuneMethod::Stopping::kNever, "points that fill the space evenly"},
     {"grid", "grid", TuneMethod::Stopping::kNever, "every point of a grid"},
     {"cmaes", "cmaes", TuneMethod::Stopping::kNever, "CMA-ES: a normal distribution that moves and narrows"},
+    {"pbt", "random", TuneMethod::Stopping::kPopulation,
+     "population-based training: members train on, poor ones from the weights of good ones with settings a "
+     "little off"},
 };
 // Throws Error.
 const TuneMethod& FindTuneMethod(std::string_view name);
@@ -54,7 +57,8 @@ struct TuneOptions {
   int finalists = 5;     // of the best, to be run again
   int fresh_seeds = 10;  // for that: those after the seeds of trials
   int grid_levels = 3;
-  double silence_s = 300;                 // after which a trial that says nothing has hung
+  int population = 10;     // method pbt: members, which train for trials / population stretches
+  double silence_s = 300;  // after which a trial that says nothing has hung
   std::vector<std::string> command = {};  // of a trial process: TrialProcess
   // Where workers that join (join.h) find the search; empty: nowhere. `listening` is told the address.
   std::string listen = {};
@@ -79,6 +83,7 @@ struct Finalist {
 struct TuneResult {
   int trials = 0, complete = 0, pruned = 0, failed = 0;
   std::vector<Finalist> finalists = {};  // the best first
+  std::filesystem::path trained = {};    // method pbt: where the runs of the best member are
   bool interrupted = false;
   double wall_s = 0, tuner_cpu_s = 0;   // of this call; processor time without that of trials
   std::vector<StudyTrial> all = {};     // by number

@@ -121,6 +121,21 @@ TEST_F(TuneJoinTest, AWorkerOfASearchThatDoesNotComeBackSaysSo) {
   EXPECT_NE(outcome.err.find("no search has answered at " + Address()), std::string::npos) << outcome.err;
 }
 
+TEST_F(TuneJoinTest, WorkersOfAPopulationMustSeeItsStates) {
+  const auto search = StartSearch({"--method", "pbt", "--population", "4", "--trials", "12", "--objective",
+                                   "return", "--seeds", "1", "--steps", "10240"});
+  std::filesystem::rename(Path("study.states"), Path("hidden"));
+  const Outcome stranger = StartWorker()->Wait();
+  EXPECT_EQ(stranger.code, 2);
+  EXPECT_NE(stranger.err.find("must share the folder of the study"), std::string::npos) << stranger.err;
+  std::filesystem::rename(Path("hidden"), Path("study.states"));
+  const auto first = StartWorker(), second = StartWorker();
+  ExpectEnds(*search, 0);
+  ExpectEnds(*first, 0);
+  ExpectEnds(*second, 0);
+  ExpectWhole(12);
+}
+
 // A trial that takes whoever runs it along is not run for ever.
 TEST_F(TuneJoinTest, ATrialWhoseWorkersVanishFails) {
   auto search = StartSearch({"--trials", "1", "--steps", "100000000", "--target", "501"});

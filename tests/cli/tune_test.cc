@@ -124,6 +124,49 @@ TEST_F(TuneTest, FiftyKillsChangeNothing) {
   EXPECT_EQ(Column("SELECT number, value FROM trials JOIN trial_values USING (trial_id)"), values);
 }
 
+// Members of a population go on from each other's states, which lie in files: killed at moments of no choice, it comes to the
+// same end, and leaves no more states than somebody may go on from.
+TEST_F(TuneTest, KillsDoNotChangeAPopulation) {
+  const Args population = Tune({"--method", "pbt", "--population", "4", "--trials", "20", "--steps", "10240",
+                                "--objective", "return", "--seeds", "1", "--parallel", "1", "--json"});
+  Json json;
+  int kills = 0;
+  for (; kills < 40; ++kills) {
+    Process process(kBinary, population);
+    if (process.EndsWithin(0.05 + 0.4 * (kills * 37 % 40) / 40)) {
+      json = ResultOf(process.Wait());
+      break;
+    }
+    process.Signal(SIGKILL);
+    EXPECT_EQ(process.Wait().signal, SIGKILL);
+  }
+  EXPECT_GE(kills, 3);
+  if (json.is_null()) json = ResultOf(RunTrireme(population));
+  EXPECT_EQ(json["complete"], 20);
+  const auto proposals = Proposals();
+  const auto values = Column("SELECT number, value FROM trials JOIN trial_values USING (trial_id)");
+  const auto parents = Column(
+      "SELECT number, value_json FROM trials JOIN trial_system_attributes USING (trial_id) WHERE key = "
+      "'trireme:parent'");
+  EXPECT_EQ(parents.size(), 16U) << "all but those of the first stretch";
+  const auto in = [&](int first, int last) {
+    int states = 0;
+    for (int i = first; i <= last; ++i)
+      states += std::filesystem::exists(Path("study.states/" + std::to_string(i)));
+    return states;
+  };
+  EXPECT_EQ(in(0, 7), 0);
+  EXPECT_EQ(in(16, 19), 4);
+  const Outcome eval = RunTrireme({"eval", json["trained"].get<std::string>() + "/seed-1", "--json"});
+  EXPECT_EQ(eval.code, 0) << eval.err;
+
+  std::filesystem::remove_all(Path("study.states"));
+  for (const char* name : {"study.db", "study.db-wal", "study.db-shm"}) std::filesystem::remove(Path(name));
+  ResultOf(RunTrireme(population));
+  EXPECT_EQ(Proposals(), proposals);
+  EXPECT_EQ(Column("SELECT number, value FROM trials JOIN trial_values USING (trial_id)"), values);
+}
+
 TEST_F(TuneTest, CtrlCPutsTrialsBack) {
   Process process(kBinary, Tune({"--trials", "1000"}));
   ASSERT_TRUE(process.RunsUntil([&] { return process.Err().find("trial 1") != std::string::npos; }));
@@ -191,6 +234,16 @@ TEST_F(TuneTest, SaysWhatCannotWork) {
   Refused(cart_pole + Args{"--space", Path("twice.toml"), "--set", "gamma=0.9"}, {"gamma", "say it once"});
   WriteText(Path("text.db"), std::string(3000, 'x'));
   Refused(cart_pole + Args{"--study", Path("text.db")}, {"text.db is no study"});
+}
+
+TEST_F(TuneTest, SaysWhatAPopulationCannotDo) {
+  const auto refused = [&](const Args& more, const std::vector<std::string>& parts) {
+    Refused(Tune(Args{"--method", "pbt", "--objective", "return"} + more), parts);
+  };
+  Refused(Tune({"--method", "pbt"}), {"--method pbt looks for the best return"});
+  refused({"--trials", "5", "--population", "4"}, {"less than two stretches", "--population"});
+  refused({"--trials", "100", "--population", "4", "--steps", "20"}, {"cannot be cut into 25 stretches"});
+  refused({"--population", "1"}, {"--population", "from 2"});
 }
 
 TEST_F(TuneTest, AStudyOfAnotherProblemIsRefused) {
