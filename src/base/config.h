@@ -107,6 +107,11 @@ struct Search {
   }
 };
 
+// A value as TOML, as it stands in an assignment.
+inline std::string Unquoted(const std::string& toml) {
+  return toml.size() >= 2 && toml.starts_with('"') ? toml.substr(1, toml.size() - 2) : toml;
+}
+
 class ConfigFields {
  public:
   // What --help and the docs show of one setting. Texts of values are TOML.

@@ -217,7 +217,8 @@ std::string ResultJson(const TuneResult& result, const Aim& aim, const Space& sp
       .dump();
 }
 
-void CheckPopulation(const TuneOptions& options, const Aim& aim) {
+// Members are compared at the end of each stretch.
+void PreparePopulation(const TuneOptions& options, const Aim& aim, RunConfig& run) {
   if (!IsPopulation(options)) return;
   const int stretches = options.trials / options.population;
   if (stretches < 2)
@@ -227,6 +228,7 @@ void CheckPopulation(const TuneOptions& options, const Aim& aim) {
         options.trials, options.population);
   if (aim.steps < stretches)
     Fail("--method pbt: {} steps cannot be cut into {} stretches: say more --steps", aim.steps, stretches);
+  run.eval_every = aim.steps / stretches;
 }
 
 int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes) {
@@ -242,7 +244,7 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
     return 0;
   }
   const Aim aim = AimOf(flags, settings->run, IsPopulation(options));
-  CheckPopulation(options, aim);
+  PreparePopulation(options, aim, settings->run);
   options.study = StudyFile(flags, settings->run);
   if (!flags.json) options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   LetJoin(flags.joining, processes, options);

@@ -224,8 +224,7 @@ class Maker {
 
   // Throws unless the setting takes the value, and leaves the setting as it was.
   static void Try(const ConfigFields::Field& field, const std::string& text, const std::string& place) {
-    std::string before = field.get();
-    if (before.starts_with('"')) before = before.substr(1, before.size() - 2);
+    const std::string before = Unquoted(field.get());
     const std::string expected = field.set(text);
     if (!expected.empty()) Fail("{}: {}: expected {}, not {}", place, field.name, expected, text);
     TRIREME_CHECK(field.set(before).empty());
@@ -242,8 +241,7 @@ class Maker {
       const ConfigFields::Field& parent = FieldOf(fields_, condition.on, condition.place);
       const int at = index(condition.on);
       if (at < 0) {
-        std::string value = parent.get();
-        if (value.starts_with('"')) value = value.substr(1, value.size() - 2);
+        const std::string value = Unquoted(parent.get());
         if (std::ranges::find(condition.values, value) == condition.values.end())
           std::erase_if(parameters_, [&](const Parameter& p) { return p.setting == condition.setting; });
         continue;

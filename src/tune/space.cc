@@ -55,11 +55,6 @@ std::pair<double, double> LayersOf(std::string_view text) {
   return {static_cast<double>(count), width > 0 ? width : 1};
 }
 
-// A value as TOML, as it would stand in an assignment.
-std::string Unquoted(std::string text) {
-  return text.size() >= 2 && text.starts_with('"') ? text.substr(1, text.size() - 2) : text;
-}
-
 }  // namespace
 
 int Parameter::Levels() const {

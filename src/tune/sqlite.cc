@@ -10,13 +10,22 @@
 
 namespace trireme {
 
-Statement::Statement(Database& database, std::string_view sql) : database_(database) {
+Statement::Statement(Database& database, std::string_view sql)
+    : database_(database), kept_(database.Kept(sql)) {
+  if (!kept_.empty()) {
+    statement_ = kept_.back();
+    kept_.pop_back();
+    return;
+  }
   const int code =
       sqlite3_prepare_v2(database.handle(), sql.data(), static_cast<int>(sql.size()), &statement_, nullptr);
   if (code != SQLITE_OK) database.Refuse(code);
 }
 
-Statement::~Statement() { sqlite3_finalize(statement_); }
+Statement::~Statement() {
+  Reset();
+  kept_.push_back(statement_);
+}
 
 void Statement::Reset() {
   sqlite3_reset(statement_);
@@ -72,7 +81,17 @@ Database::Database(const std::filesystem::path& path) : path_(path) {
   }
 }
 
-Database::~Database() { sqlite3_close_v2(handle_); }
+Database::~Database() {
+  for (const auto& [sql, statements] : kept_) {
+    for (sqlite3_stmt* const statement : statements) sqlite3_finalize(statement);
+  }
+  sqlite3_close_v2(handle_);
+}
+
+std::vector<sqlite3_stmt*>& Database::Kept(std::string_view sql) {
+  const auto found = kept_.find(sql);
+  return found != kept_.end() ? found->second : kept_[std::string(sql)];
+}
 
 void Database::Run(const std::string& sql) {
   const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
@@ -80,10 +99,10 @@ void Database::Run(const std::string& sql) {
 }
 
 void Database::Write(const std::function<void()>& body) {
-  Run("BEGIN IMMEDIATE");
+  Statement(*this, "BEGIN IMMEDIATE").Run();
   try {
     body();
-    Run("COMMIT");
+    Statement(*this, "COMMIT").Run();
   } catch (...) {
     if (sqlite3_get_autocommit(handle_) == 0) sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
     throw;

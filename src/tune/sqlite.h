@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -21,7 +23,7 @@ namespace trireme {
 
 class Database;
 
-// One SQL statement. Reset and bound anew for each use.
+// One SQL statement. Reset and bound anew for each use; its database keeps it for the next one with the same text.
 class Statement {
  public:
   Statement(Database& database, std::string_view sql);
@@ -62,6 +64,7 @@ class Statement {
 
   Database& database_;
   sqlite3_stmt* statement_ = nullptr;
+  std::vector<sqlite3_stmt*>& kept_;  // where it goes
 };
 
 class Database {
@@ -84,12 +87,15 @@ class Database {
   sqlite3* handle() { return handle_; }
   // Throws Error for a code of SQLite.
   [[noreturn]] void Refuse(int code) const;
+  // Statements of this text that nobody uses.
+  std::vector<sqlite3_stmt*>& Kept(std::string_view sql);
 
   static constexpr double kLongestWait = 60;  // seconds
 
  private:
   std::filesystem::path path_;
   sqlite3* handle_ = nullptr;
+  std::map<std::string, std::vector<sqlite3_stmt*>, std::less<>> kept_;
 };
 
 }  // namespace trireme

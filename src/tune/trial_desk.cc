@@ -47,6 +47,9 @@ TrialDesk::TrialDesk(RunSettings& settings, const Space& space, const Aim& aim, 
                            {.seed = settings.run.seed, .grid_levels = options.grid_levels})),
       began_s_(MonotonicSeconds()),
       began_cpu_s_(CpuSeconds()) {
+  written_ = BaseSettings();
+  for (const Parameter& parameter : space.parameters())
+    base_values_.emplace_back(parameter.setting, Unquoted(written_->fields.Get(parameter.setting)));
   switch (options.method->stopping) {
     case Stopping::kNever:
       break;
@@ -122,11 +125,16 @@ std::optional<TrialOrder> TrialDesk::Next(Seat& seat) {
 
 bool TrialDesk::Over() const { return Stopped() || (finals_ && waiting_.empty() && !AnyBusy()); }
 
+std::unique_ptr<RunSettings> TrialDesk::BaseSettings() const {
+  auto settings = std::make_unique<RunSettings>(settings_.run.env, settings_.run.algo, settings_.run.store);
+  settings->fields.ApplyToml(base_, "the settings of the study");
+  return settings;
+}
+
 TrialOrder TrialDesk::OrderOf(const Point& point, int first_seed, int seeds) const {
-  const std::unique_ptr<RunSettings> settings = ParseRunSettings(base_, "the settings of the study");
-  space_.Apply(point, settings->fields);
-  if (population_) settings->run.eval_every = aim_.steps / stretches_;  // at the end of each stretch
-  TrialOrder order{.config = settings->fields.ToToml(), .seeds = {}, .rungs = {}, .aim = aim_};
+  for (const auto& [setting, value] : base_values_) written_->fields.Set(setting, value, setting);
+  space_.Apply(point, written_->fields);
+  TrialOrder order{.config = written_->fields.ToToml(), .seeds = {}, .rungs = {}, .aim = aim_};
   for (int i = first_seed; i < first_seed + seeds; ++i)
     order.seeds.push_back(settings_.run.seed + static_cast<std::uint64_t>(i));
   return order;
@@ -135,7 +143,7 @@ TrialOrder TrialDesk::OrderOf(const Point& point, int first_seed, int seeds) con
 // What is wrong with the settings of a point; empty: nothing.
 std::string TrialDesk::Refused(const Point& point) const {
   try {
-    const std::unique_ptr<RunSettings> settings = ParseRunSettings(base_, "the settings of the study");
+    const std::unique_ptr<RunSettings> settings = BaseSettings();
     space_.Apply(point, settings->fields);
     settings->ResolveWithout(settings_.run.env_spec);
     return "";

@@ -76,6 +76,7 @@ class TrialDesk {
   bool TimeIsUp() const;
   bool AnyBusy() const;
   bool Hopeless() const;
+  std::unique_ptr<RunSettings> BaseSettings() const;
   TrialOrder OrderOf(const Point& point, int first_seed, int seeds) const;
   void MakeStretch(const Study::Claimed& claimed, TrialOrder& order) const;
   std::filesystem::path StateOf(int trial) const;
@@ -100,6 +101,8 @@ class TrialDesk {
   const Aim aim_;
   const TuneOptions& options_;
   const std::string base_;
+  std::unique_ptr<RunSettings> written_;                          // for the text of orders
+  std::vector<std::pair<std::string, std::string>> base_values_;  // of the settings that are searched
   Study study_;
   std::unique_ptr<Sampler> sampler_;
   std::optional<Population> population_;  // method pbt

@@ -25,7 +25,8 @@ namespace {
 constexpr std::size_t kMostPrinted = 4096;
 constexpr double kFarewell = 2;  // seconds that a process has to end after its last word
 
-// In the new process, where only simple calls are safe. The others have their signals at default, and nothing blocked.
+// In the new process, which has the memory of the old one until it becomes another program: only simple calls are safe, and
+// nothing may be changed. Handlers of signals are set back, and nothing is blocked.
 [[noreturn]] void Become(const std::vector<char*>& argv, int socket, int errors, int processor,
                          pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -69,7 +70,7 @@ TrialProcess::TrialProcess(const std::vector<std::string>& command, const TrialO
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const pid_t parent = getpid();
-  pid_ = fork();
+  pid_ = vfork();  // copies no page tables, which may be large
   if (pid_ == 0) Become(argv, ends[1], printed[1], processor, parent);
   const int failure = errno;
   close(ends[1]);
