@@ -13,10 +13,14 @@
 // s_i follows the spread of the trials in the density: it shrinks as the search closes in. Trials that are still running count
 // as bad ones, so that parallel proposals keep away from each other.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
+#include "trireme/base/simd.h"
 #include "trireme/tune/samplers.h"
 
 namespace trireme {
@@ -28,6 +32,98 @@ constexpr int kMostGood = 25;
 constexpr int kMostTable =
     64;  // levels for which masses are tabulated; more are like a number without levels
 constexpr double kSmoothing = 0.5;  // c: much, or a choice that was unlucky at the beginning never comes back
+
+// logs[k] += offsets[k] - ((x - centers[k]) weights[k])^2
+struct AddNormals {
+  TRIREME_INLINE void Run(double* logs, const double* centers, const double* offsets, const double* weights,
+                          double x, std::size_t n) {
+    for (std::size_t k = 0; k < n; ++k) {
+      const double away = (x - centers[k]) * weights[k];
+      logs[k] += offsets[k] - away * away;
+    }
+  }
+};
+
+// e^x to 1e-12 of it, for -700 <= x <= 0. The library's function would take one at a time, and a proposal is made of thousands.
+struct Power {
+  TRIREME_INLINE double Of(double x) {
+    constexpr double kRounds =
+        6755399441055744.0;  // 1.5 * 2^52: adding it leaves a whole number in the last bits
+    const double y = x * std::numbers::log2e;
+    const double shifted = y + kRounds;
+    const double f = (y - (shifted - kRounds)) * std::numbers::ln2;  // from -0.35 to 0.35
+    double p = 1.0 / 3628800;
+    p = p * f + 1.0 / 362880;
+    p = p * f + 1.0 / 40320;
+    p = p * f + 1.0 / 5040;
+    p = p * f + 1.0 / 720;
+    p = p * f + 1.0 / 120;
+    p = p * f + 1.0 / 24;
+    p = p * f + 1.0 / 6;
+    p = p * f + 0.5;
+    p = p * f + 1;
+    p = p * f + 1;
+    return std::bit_cast<double>(std::bit_cast<std::int64_t>(p) +
+                                 (std::bit_cast<std::int64_t>(shifted) << 52));
+  }
+};
+
+// The sum of e^(logs[k] - highest), in an order of its own; changes `logs`.
+struct SumOfPowers {
+  static constexpr double kNegligible = 60;  // below the highest
+  static constexpr std::size_t kLanes = 8;
+
+  TRIREME_INLINE double Run(double* logs, std::size_t n, double highest) {
+    for (std::size_t k = 0; k < n; ++k) {
+      const double below = logs[k] - highest;
+      logs[k] = Power::Of(below > -kNegligible ? below : -kNegligible);
+    }
+    double sums[kLanes] = {};
+    std::size_t k = 0;
+    for (; k + kLanes <= n; k += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += logs[k + lane];
+    }
+    for (; k < n; ++k) sums[0] += logs[k];
+    double sum = 0;
+    for (const double part : sums) sum += part;
+    return sum;
+  }
+};
+
+// offsets[k]: the logarithm of the peak of a normal density around centers[k], of which what lies outside 0 and 1 is cut off.
+struct PeaksOfNormals {
+  // The share of a normal distribution beyond z >= 0 deviations: Abramowitz and Stegun 26.2.17, to 1e-7.
+  TRIREME_INLINE double Beyond(double z) {
+    const double t = 1 / (1 + 0.2316419 * z);
+    double p = 1.330274429;
+    p = p * t - 1.821255978;
+    p = p * t + 1.781477937;
+    p = p * t - 0.356563782;
+    p = p * t + 0.319381530;
+    const double square = -0.5 * z * z;
+    return Power::Of(square > -60 ? square : -60) * 0.3989422804014327 * p * t;
+  }
+
+  TRIREME_INLINE void Run(const double* centers, double* offsets, double deviation, std::size_t n) {
+    const double peak = -std::log(deviation * std::sqrt(2 * std::numbers::pi));
+    for (std::size_t k = 0; k < n; ++k) {
+      const double inside = 1 - Beyond(centers[k] / deviation) - Beyond((1 - centers[k]) / deviation);
+      // Its logarithm by 2 artanh((x - 1) / (x + 1)): x is 1/3 at least, since no deviation is above 1.
+      const double t = (inside - 1) / (inside + 1), u = t * t;
+      double sum = 1.0 / 19;
+      sum = sum * u + 1.0 / 17;
+      sum = sum * u + 1.0 / 15;
+      sum = sum * u + 1.0 / 13;
+      sum = sum * u + 1.0 / 11;
+      sum = sum * u + 1.0 / 9;
+      sum = sum * u + 1.0 / 7;
+      sum = sum * u + 1.0 / 5;
+      sum = sum * u + 1.0 / 3;
+      sum = sum * u + 1;
+      offsets[k] = peak - 2 * t * sum;
+    }
+  }
+};
 
 int GoodOf(int ended) { return std::clamp(static_cast<int>(std::ceil(0.1 * ended)), 1, kMostGood); }
 
@@ -84,25 +180,15 @@ class Density {
         logs_[n] += even;
         continue;
       }
-      const double* const centers = &centers_[i * n];
-      const double* const offsets = &offsets_[i * n];
-      const double* const weights = &weights_[i * n];
-      for (std::size_t k = 0; k < n; ++k) {
-        const double away = (x[i] - centers[k]) * weights[k];
-        logs_[k] += offsets[k] - away * away;
-      }
+      SimdCall<AddNormals>(logs_.data(), &centers_[i * n], &offsets_[i * n], &weights_[i * n], x[i], n);
     }
-    const double highest = *std::ranges::max_element(logs_);
-    double sum = 0;
-    for (const double log : logs_) {
-      if (log > highest - kNegligible) sum += std::exp(log - highest);
-    }
+    double highest = logs_[n];
+    for (const double log : logs_) highest = log > highest ? log : highest;
+    const double sum = SimdCall<SumOfPowers>(logs_.data(), logs_.size(), highest);
     return highest + std::log(sum / static_cast<double>(logs_.size()));
   }
 
  private:
-  static constexpr double kNegligible = 40;  // in logarithms, beside the highest
-  static constexpr double kFar = 6;  // deviations, beyond which a normal distribution has nothing left
   static constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
   static std::size_t LevelOf(const Dimension& dimension, double place) {
@@ -130,12 +216,15 @@ class Density {
     if (dimension.levels == 0) return;
     const int n = dimension.levels;
     dimension.log_mass.resize(static_cast<std::size_t>(n * n));
+    std::vector<double> below(static_cast<std::size_t>(n) + 1);  // the shares up to the borders of levels
     for (int from = 0; from < n; ++from) {
       const double center = (from + 0.5) / n;
-      const auto below = [&](double x) { return NormalBelow((x - center) / dimension.deviation); };
-      const double whole = below(1) - below(0);
+      for (int to = 0; to <= n; ++to)
+        below[static_cast<std::size_t>(to)] =
+            NormalBelow((static_cast<double>(to) / n - center) / dimension.deviation);
+      const double whole = below[static_cast<std::size_t>(n)] - below[0];
       for (int to = 0; to < n; ++to) {
-        const double mass = below((to + 1.0) / n) - below(static_cast<double>(to) / n);
+        const double mass = below[static_cast<std::size_t>(to) + 1] - below[static_cast<std::size_t>(to)];
         dimension.log_mass[static_cast<std::size_t>(to * n + from)] = std::log(std::max(mass / whole, 1e-12));
       }
     }
@@ -161,31 +250,27 @@ class Density {
     return std::max(narrowed, floor);
   }
 
-  // Of numbers: log of 1 / (s sqrt(2 pi)), and what the kernel owes to being cut off at 0 and 1, if it is near one of them.
   void PrepareKernels() {
     const std::size_t n = members_.size();
     for (std::vector<double>* values : {&centers_, &offsets_, &weights_})
       values->resize(n * dimensions_.size());
     levels_.resize(n * dimensions_.size());
     for (std::size_t i = 0; i < dimensions_.size(); ++i) {
-      const double s = dimensions_[i].deviation;
-      const bool number = dimensions_[i].levels == 0;
-      const double peak = number ? -std::log(s * std::sqrt(2 * std::numbers::pi)) : 0;
+      double* const centers = &centers_[i * n];
+      for (std::size_t k = 0; k < n; ++k) centers[k] = PlaceOf(k, i);
+      if (dimensions_[i].levels > 0) {
+        for (std::size_t k = 0; k < n; ++k)
+          levels_[i * n + k] =
+              std::isnan(centers[k]) ? -1 : static_cast<int>(LevelOf(dimensions_[i], centers[k]));
+        continue;
+      }
+      const double weight = std::numbers::sqrt2 / 2 / dimensions_[i].deviation;
+      std::fill_n(&weights_[i * n], n, weight);
+      SimdCall<PeaksOfNormals>(static_cast<const double*>(centers), &offsets_[i * n],
+                               dimensions_[i].deviation, n);
       for (std::size_t k = 0; k < n; ++k) {
-        double& center = centers_[i * n + k] = PlaceOf(k, i);
-        if (!number) {
-          levels_[i * n + k] = std::isnan(center) ? -1 : static_cast<int>(LevelOf(dimensions_[i], center));
-          continue;
-        }
-        if (std::isnan(center)) {  // the same everywhere
-          center = 0;
-          continue;
-        }
-        weights_[i * n + k] = std::numbers::sqrt2 / 2 / s;
-        double inside = 1;
-        if (center < kFar * s) inside -= NormalBelow(-center / s);
-        if (1 - center < kFar * s) inside -= NormalBelow((center - 1) / s);
-        offsets_[i * n + k] = inside < 1 ? peak - std::log(inside) : peak;
+        if (std::isnan(centers[k]))
+          centers[k] = offsets_[i * n + k] = weights_[i * n + k] = 0;  // the same everywhere
       }
     }
   }
@@ -207,7 +292,7 @@ class TpeSampler final : public Sampler {
     std::vector<int> ranked = Ranked(history);
     if (static_cast<int>(ranked.size()) < kStart)
       return space_.At(SpreadPlaces(seed_, space_.size(), number, attempt));
-    const std::vector<double> places = PlacesOf(history);
+    const std::span<const double> places = PlacesOf(history);
     const auto good = ranked.begin() + GoodOf(static_cast<int>(ranked.size()));
     std::vector<int> others(good, ranked.end());
     for (std::size_t i = 0; i < history.size(); ++i) {
@@ -232,20 +317,25 @@ class TpeSampler final : public Sampler {
   }
 
  private:
-  std::vector<double> PlacesOf(std::span<const PastTrial> history) const {
-    std::vector<double> places;
-    places.reserve(history.size() * space_.size());
-    for (const PastTrial& trial : history) {
-      for (std::size_t i = 0; i < space_.size(); ++i) {
-        const double value = trial.point[i];
-        places.push_back(std::isnan(value) ? value : space_.parameters()[i].ToUnit(value));
+  // Of all trials, [trials, d]; those of points that were there at the last call are known.
+  std::span<const double> PlacesOf(std::span<const PastTrial> history) {
+    const std::size_t d = space_.size();
+    values_.resize(history.size() * d, std::numeric_limits<double>::infinity());
+    places_.resize(history.size() * d);
+    for (std::size_t t = 0; t < history.size(); ++t) {
+      const Point& point = history[t].point;
+      if (std::memcmp(point.data(), &values_[t * d], d * sizeof(double)) == 0) continue;
+      for (std::size_t i = 0; i < d; ++i) {
+        const double value = values_[t * d + i] = point[i];
+        places_[t * d + i] = std::isnan(value) ? value : space_.parameters()[i].ToUnit(value);
       }
     }
-    return places;
+    return places_;
   }
 
   const Space& space_;
   std::uint64_t seed_;
+  std::vector<double> values_, places_;  // of the history at the last call
 };
 
 }  // namespace
