@@ -1,5 +1,5 @@
 // What the samplers of `trireme tune` find, and how long they take, as JSON; bench/tune_samplers.py puts it beside Optuna.
-//   tune_bench [repetitions [trials [history]]]
+//   tune_bench [repetitions [trials [history [first seed]]]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,16 +13,16 @@ int main(int argc, char** argv) {
   using namespace trireme;
   using namespace trireme::testing;
   const auto argument = [&](int i, int otherwise) { return argc > i ? std::atoi(argv[i]) : otherwise; };
-  const int repetitions = argument(1, 30), trials = argument(2, 100), known = argument(3, 1000);
+  const int repetitions = argument(1, 30), trials = argument(2, 100), known = argument(3, 1000),
+            first = argument(4, 1);
   fmt::print("{{");
   const char* between = "";
   for (const char* method : {"random", "tpe", "cmaes"}) {
     for (const TestFunction& function : TestFunctions()) {
       std::vector<double> best;
-      for (int seed = 0; seed < repetitions; ++seed) {
-        const auto sampler =
-            MakeSampler(method, function.space, {.seed = static_cast<std::uint64_t>(seed + 1)});
-        best.push_back(RunSearch(function, *sampler, trials, static_cast<std::uint64_t>(seed + 1)).best);
+      for (int seed = first; seed < first + repetitions; ++seed) {
+        const auto sampler = MakeSampler(method, function.space, {.seed = static_cast<std::uint64_t>(seed)});
+        best.push_back(RunSearch(function, *sampler, trials, static_cast<std::uint64_t>(seed)).best);
       }
       // A history from random points, as a study that is resumed finds it; then one proposal after the other.
       const auto random = MakeSampler("random", function.space, {});

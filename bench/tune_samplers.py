@@ -2,7 +2,7 @@
 """The samplers of `trireme tune` beside those of Optuna: what they find in 100 trials on five functions, over 30 repetitions, and
 how long one proposal takes with 1,000 trials in the history.
 
-    bench/tune_samplers.py build/bench/tune_bench [--repetitions 30] [--trials 100] [--history 1000]
+    bench/tune_samplers.py build/bench/tune_bench [--repetitions 30] [--trials 100] [--history 1000] [--first-seed 1]
 
 Needs Optuna, and its CMA-ES: pip install optuna cmaes. Less is better in all columns.
 """
@@ -115,14 +115,16 @@ def main():
     parser.add_argument("--repetitions", type=int, default=30)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--history", type=int, default=1000)
+    parser.add_argument("--first-seed", type=int, default=1)
     args = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore")
 
-    command = [args.tune_bench, str(args.repetitions), str(args.trials), str(args.history)]
+    command = [args.tune_bench, str(args.repetitions), str(args.trials), str(args.history), str(args.first_seed)]
     ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(f"Optuna {optuna.__version__}; medians of {args.repetitions} repetitions of {args.trials} trials; proposals with "
           f"{args.history} trials in the history\n")
+    seeds = range(args.first_seed, args.first_seed + args.repetitions)
     print("| function | method | Trireme | Optuna | | proposal, Trireme | Optuna | times |")
     print("|---|---|---|---|---|---|---|---|")
     for name, (function, noise) in FUNCTIONS.items():
@@ -131,7 +133,7 @@ def main():
             best, seconds = statistics.median(found["best"]), found["proposal_s"]
             for peer, make_sampler in peers.items():
                 theirs = statistics.median(
-                    best_found(function, noise, make_sampler(seed), args.trials, seed) for seed in range(args.repetitions))
+                    best_found(function, noise, make_sampler(seed), args.trials, seed) for seed in seeds)
                 their_seconds = proposal_s(function, make_sampler, args.history)
                 verdict = "as good or better" if best <= theirs else "worse"
                 print(f"| {name} | {method}, {peer} | {best:.4g} | {theirs:.4g} | {verdict} | {1e3 * seconds:.3f} ms | "

@@ -1,0 +1,33 @@
+/* An environment whose steps take time and no processor, for tune_hosts_bench: a search over it is limited by nothing but itself. */
+#include <time.h>
+
+#include "trireme/env_plugin.h"
+
+typedef struct {
+  int step; /* of the episode */
+} Slow;
+
+static const char* slow_describe(const trireme_value* chosen, trireme_spec* spec) {
+  (void)chosen;
+  trireme_obs_floats(spec, 1);
+  trireme_discrete(spec, 2);
+  spec->max_episode_steps = 20;
+  return NULL;
+}
+
+static void slow_reset(Slow* slow, trireme_copy* copy) {
+  slow->step = 0;
+  copy->obs[0] = 1.0f;
+}
+
+static void slow_step(Slow* slow, trireme_copy* copy) {
+  const struct timespec time = {0, 2000000};
+  nanosleep(&time, NULL);
+  ++slow->step;
+  copy->obs[0] = 1.0f;
+  copy->reward = copy->action[0] == 1 ? 1 : 0;
+}
+
+TRIREME_SINGLE_ENV(slow, Slow, "Slow-v0", "a step takes two milliseconds of sleep", NULL, 0)
+
+TRIREME_PLUGIN(&slow)
