@@ -211,6 +211,7 @@ std::string ResultJson(const TuneResult& result, const Aim& aim, const Space& sp
               {"pruned", result.pruned},
               {"failed", result.failed},
               {"interrupted", result.interrupted},
+              {"unfinished", result.unfinished},
               {"wall_s", result.wall_s},
               {"tuner_cpu_s", result.tuner_cpu_s},
               {"finalists", finalists}}
@@ -247,9 +248,10 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
   PreparePopulation(options, aim, settings->run);
   options.study = StudyFile(flags, settings->run);
   if (!flags.json) options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  LetJoin(flags.joining, processes, options);
-  const TuneResult result = Tune(*settings, space, aim, options);
-  EndJoining(options);
+  const TuneResult result = [&] {
+    const JoinPlace place(flags.joining, processes, options);
+    return Tune(*settings, space, aim, options);
+  }();
   const fs::path preset = fs::path(options.study).replace_extension("best.toml");
   if (!result.finalists.empty()) {
     const std::string best =
@@ -270,6 +272,8 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
     PrintResult(result, aim, space, options.study, preset);
     std::fflush(stdout);
   }
+  if (result.unfinished && !result.interrupted)
+    fmt::print(stderr, "the population has not come to its last stretch: the same command goes on\n");
   if (!result.interrupted) return 0;
   fmt::print(stderr, "interrupted; continue with the same command{}\n",
              flags.study.empty() ? " and --study " + options.study.string() : "");
@@ -292,7 +296,11 @@ void CheckJoin(const TuneFlags& flags, const TuneNumbers& numbers) {
   if (flags.joining.join.empty()) return;
   const bool more = !flags.env.empty() || !flags.algo.empty() || !flags.config.empty() || flags.steps ||
                     flags.target || flags.seed || !flags.assignments.empty() || !flags.env_args.empty() ||
-                    !flags.study.empty() || !flags.space.empty() || !flags.objective.empty();
+                    !flags.study.empty() || !flags.space.empty() || !flags.objective.empty() || flags.store ||
+                    flags.show_space || flags.json ||
+                    std::ranges::any_of(flags.numbers, [](const auto& number) {
+                      return number.first != "parallel" && number.first != "wait";
+                    });
   if (more)
     Fail(
         "--join takes all settings from the search: leave out all but --parallel, --wait and what proves who "
@@ -314,7 +322,7 @@ int RunTune(const TuneFlags& flags) {
   if (joins) return RunJoin(flags.joining, WorkerOf(numbers, nullptr));
   if (processes == nullptr || processes->rank() == 0)
     return RunSearch(flags, std::move(numbers.options), processes);
-  return flags.show_space ? 0 : RunAlong(*processes, WorkerOf(numbers, processes));
+  return flags.show_space ? 0 : RunAlong(flags.joining, *processes, WorkerOf(numbers, processes));
 }
 
 std::string MethodsHelp() {

@@ -32,13 +32,13 @@ std::string Reachable(const std::string& address) {
 // On hosts that share the folder of the study.
 fs::path AddressFileOf(fs::path study) { return study.replace_extension("address"); }
 
-std::string AddressToJoin(const std::string& place) {
-  const fs::path file = AddressFileOf(place);
-  std::error_code error;
-  if (fs::exists(file, error)) return std::string(Trim(ReadFile(file)));
-  if (!fs::exists(place, error)) return place;
-  Fail("{} is a study, and no search with --listen is at work on it: {} does not exist", place,
-       file.string());
+// Of the search that has written it; empty: there is none now.
+std::string AddressIn(const fs::path& file) {
+  try {
+    return std::string(Trim(ReadFile(file)));
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 std::string RandomToken() {
@@ -74,7 +74,8 @@ void JoinFlags::AddTo(CommandLine& command) {
   security.AddTo(command, "who signs the other end");
 }
 
-void LetJoin(const JoinFlags& flags, Processes* processes, TuneOptions& options) {
+JoinPlace::JoinPlace(const JoinFlags& flags, Processes* processes, TuneOptions& options)
+    : file_(flags.listen.empty() ? fs::path() : AddressFileOf(options.study)), processes_(processes) {
   options.listen = flags.listen;
   options.security = flags.security.Read();
   if (processes != nullptr && processes->size() > 1) {
@@ -84,48 +85,60 @@ void LetJoin(const JoinFlags& flags, Processes* processes, TuneOptions& options)
   }
   if (options.listen.empty()) return;
   options.transport = &LoadGrpc();
-  const fs::path file = AddressFileOf(options.study);
-  const bool in_file = !flags.listen.empty();
   const bool open = options.security.token.empty() && !options.listen.starts_with("unix:") &&
                     !options.listen.starts_with("127.") && !options.listen.starts_with("localhost:");
-  options.listening = [=, say = options.say, token = options.security.token](const std::string& address) {
-    if (in_file) {
-      WriteFileAtomically(file, Reachable(address) + "\n");
-      say(fmt::format("workers join with: trireme tune --join {}", Reachable(address)));
-    }
+  options.listening = [=, this, say = options.say,
+                       token = options.security.token](const std::string& address) {
+    if (!file_.empty()) say(fmt::format("workers join with: trireme tune --join {}", Reachable(address)));
     if (open) say("no --token-file: whoever reaches this address can take part in the search");
-    if (processes == nullptr) return;
-    const std::string here = address.starts_with(kAnywhere) ? kThisHost + PortOf(address) : address;
-    std::string meeting = Meeting{HostName(), Reachable(address), here, token}.Encode();
-    processes->Broadcast(meeting);
+    Announce(address, token);
   };
 }
 
-void EndJoining(const TuneOptions& options) {
+void JoinPlace::Announce(const std::string& address, const std::string& token) {
+  if (!file_.empty()) {
+    written_ = Reachable(address);
+    WriteFileAtomically(file_, written_ + "\n");
+  }
+  if (processes_ == nullptr) return;
+  const std::string here = address.starts_with(kAnywhere) ? kThisHost + PortOf(address) : address;
+  std::string meeting = Meeting{HostName(), Reachable(address), here, token}.Encode();
+  processes_->Broadcast(meeting);
+  LeaveProcesses(0);  // they go on without MPI, which would end all with one
+}
+
+JoinPlace::~JoinPlace() {
   std::error_code ignored;
-  if (!options.listen.empty()) fs::remove(AddressFileOf(options.study), ignored);
+  if (!written_.empty() && AddressIn(file_) == written_)
+    fs::remove(file_, ignored);  // not that of a later search
 }
 
 int RunJoin(const JoinFlags& flags, JoinOptions options) {
   options.transport = &LoadGrpc();
-  options.address = AddressToJoin(flags.join);
+  options.place = flags.join;
+  options.find = [place = flags.join] {
+    const std::string address = AddressIn(AddressFileOf(place));
+    return address.empty() && place.find(':') != std::string::npos ? place : address;
+  };
   options.security = flags.security.Read();
   return JoinSearch(options) ? 0 : InterruptedCode();
 }
 
-int RunAlong(Processes& processes, JoinOptions options) {
+int RunAlong(const JoinFlags& flags, Processes& processes, JoinOptions options) {
   std::string text;
+  const int rank = processes.rank();
   processes.Broadcast(text);
-  const Meeting meeting = Meeting::Decode(text);
-  options.transport = &LoadGrpc();
-  options.address = meeting.address;
-  if (meeting.host == HostName()) options.address = meeting.address_here;
-  options.security.token = meeting.token;
+  LeaveProcesses(0);
   try {
+    const Meeting meeting = Meeting::Decode(text);
+    options.transport = &LoadGrpc();
+    options.place = meeting.host == HostName() ? meeting.address_here : meeting.address;
+    options.find = [place = options.place] { return place; };
+    options.security = flags.security.Read();
+    options.security.token = meeting.token;
     JoinSearch(options);
   } catch (const Error& error) {
-    fmt::print(stderr, "error: process {} on {} runs no trials: {}\n", processes.rank(), HostName(),
-               error.what());
+    fmt::print(stderr, "trireme: process {} on {} runs no trials: {}\n", rank, HostName(), error.what());
   }
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/plugin.h"
@@ -95,7 +96,7 @@ void LetFirstProcessSpeak() {
 }
 
 void LeaveProcesses(int code) {
-  if (connected != nullptr) connected->Leave(code);
+  if (Processes* const all = std::exchange(connected, nullptr)) all->Leave(code);
 }
 
 }  // namespace trireme

@@ -44,6 +44,7 @@ Processes* ConnectProcesses();
 // For main(), at the end: a process that fails says why between the two. The same mistake makes all processes
 // fail at once; the others give the first one a moment to say so for all.
 void LetFirstProcessSpeak();
+// Afterwards this process is alone, as if it had never been connected.
 void LeaveProcesses(int code);
 
 // What a library of an MPI exports, as "TriremeConnectMpi".

@@ -31,10 +31,11 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 1s;     // for a search to take a question
-constexpr auto kLook = 250ms;    // signals are looked for so often
-constexpr double kBeat = 1;      // seconds between signs of life
-constexpr double kSilence = 15;  // after which a search that does not answer is gone
+constexpr auto kAnswer = 1s;   // for a search to take a question
+constexpr auto kLook = 250ms;  // signals are looked for so often
+constexpr double kBeat = 1;    // seconds between signs of life
+constexpr double kSilence =
+    75;  // after which a search that does not answer is gone: it may wait for its disk
 constexpr std::string_view kTokenRefused = "refused the token";
 
 // What ends a conversation.
@@ -66,7 +67,7 @@ struct Worker {
     const std::unique_ptr<RunSettings> settings = ParseRunSettings(config, "the settings of the search");
     settings->Resolve(1, 1);
     checked = config;
-    options.say(fmt::format("joined the search at {}: {} with {}, {} at a time", options.address,
+    options.say(fmt::format("joined the search at {}: {} with {}, {} at a time", options.place,
                             settings->run.env, settings->run.algo, options.parallel));
   }
 };
@@ -90,9 +91,10 @@ class Helper {
       }
     } catch (const Over&) {
     } catch (const Stopped&) {
+      if (greeted_) stream_->Send(TextMessage(Json{{"leave", true}}.dump()), Clock::now() + kAnswer);
     } catch (const Json::exception& error) {
       worker_.Failed(std::make_exception_ptr(
-          Error(fmt::format("what answers at {} is no search: {}", options_.address, error.what()))));
+          Error(fmt::format("what answers at {} is no search: {}", options_.place, error.what()))));
     } catch (const std::exception&) {
       worker_.Failed(std::current_exception());
     }
@@ -101,7 +103,9 @@ class Helper {
  private:
   void Greet() {
     greeted_ = false;
-    stream_ = options_.transport->Connect(options_.address, options_.security);
+    address_ = options_.find();
+    if (address_.empty()) Missed("no search is at work on this study");
+    stream_ = options_.transport->Connect(address_, options_.security);
     const Json welcome = Ask({{"hello", Version()}});
     silence_s_ = welcome.at("silence_s");
     greeted_ = true;
@@ -164,7 +168,7 @@ class Helper {
       if (Incoming* const message = stream_->Receive(Clock::now() + kLook)) {
         heard_s_ = MonotonicSeconds();
         Json answer = Json::parse(ReadText(*message), nullptr, false);
-        if (!answer.is_object()) Fail("what answers at {} is no search", options_.address);
+        if (!answer.is_object()) Fail("what answers at {} is no search", address_);
         return answer;
       }
       if (stream_->closed() || MonotonicSeconds() > asked_s + kSilence) HearWhy();
@@ -178,13 +182,17 @@ class Helper {
     const bool later = why.starts_with(kComesBack);
     if (!why.empty()) said_ = Printable(later ? why.substr(kComesBack.size()) : why);
     if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the search", said_);
-    const bool by_search = !why.empty() && !later && !why.starts_with(options_.address);
-    if (by_search) Fail("the search at {}: {}", options_.address, said_);
+    const bool by_search = !why.empty() && !later && !why.starts_with(address_);
+    if (by_search) Fail("the search at {}: {}", address_, said_);
+    Missed(said_);
+  }
+
+  [[noreturn]] void Missed(const std::string& why) const {
     if (MonotonicSeconds() > heard_s_ + options_.wait_s)
       Fail(
           "no search has answered at {} for {:g} seconds{}: start it with `trireme tune --listen`, or wait "
           "longer with --wait",
-          options_.address, options_.wait_s, said_.empty() ? "" : fmt::format(" ({})", said_));
+          options_.place, options_.wait_s, why.empty() ? "" : fmt::format(" ({})", why));
     throw Lost();
   }
 
@@ -200,7 +208,7 @@ class Helper {
   ProcessorClaim claim_;
   std::unique_ptr<Stream> stream_;
   bool greeted_ = false;
-  std::string said_;
+  std::string address_, said_;
   double heard_s_ = 0, silence_s_ = 0;
 };
 

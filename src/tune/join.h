@@ -13,7 +13,9 @@ namespace trireme {
 
 struct JoinOptions {
   Transport* transport = nullptr;
-  std::string address = {};
+  std::string place = {};  // where the search is, as people say it
+  // Its address, asked before each connection; empty: not known yet.
+  std::function<std::string()> find = {};
   Security security = {};
   int parallel = 1;    // trials at a time
   double wait_s = 60;  // for a search that does not answer, at the beginning and in between

@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr double kFarewell = 2;     // seconds for workers to hear why their streams close
+constexpr double kLate = 3;         // seconds between two looks, which should be a tenth of one
 constexpr double kLatecomers = 60;  // seconds for those that are awaited and have not come
 constexpr std::size_t kLongestQuestion = std::size_t{2} << 20;  // with the results of a thousand seeds
 
@@ -32,6 +33,8 @@ JoinedTrials::JoinedTrials(TrialDesk& desk, std::mutex& mutex, std::unique_ptr<S
       }) {}
 
 JoinedTrials::~JoinedTrials() {
+  const bool stopped = options_.stop != nullptr && options_.stop->load();
+  comes_back_ = stopped || std::uncaught_exceptions() > 0;
   leaves_ = true;
   thread_.join();
 }
@@ -46,6 +49,8 @@ void JoinedTrials::WithDesk(Use&& use) {
   if (failure_) return;
   try {
     use();
+  } catch (const Json::exception&) {
+    throw;  // of the worker that has asked
   } catch (const std::exception&) {
     failure_ = std::current_exception();
   }
@@ -86,6 +91,10 @@ Json JoinedTrials::Answer(PeerId id, Peer& peer, const Json& question) {
   Json answer = Json::object();
   WithDesk([&] {
     TrialDesk::Seat& seat = *peer.seat;
+    if (question.contains("leave")) {
+      if (!seat.idle()) desk_.GiveBack(seat, /*lost=*/false);
+      return;
+    }
     if (question.contains("next")) {
       if (!seat.idle()) desk_.GiveBack(seat);
       const std::optional<TrialOrder> order = desk_.Next(seat);
@@ -127,11 +136,14 @@ void JoinedTrials::OnClose(PeerId peer) {
 
 Deadline JoinedTrials::OnTime(Deadline now) {
   const double now_s = MonotonicSeconds();
+  // Where this process was kept from its work, what workers have said in the meantime is still to be heard.
+  const bool late = now_s > last_look_s_ + kLate;
+  last_look_s_ = now_s;
   for (auto& [id, peer] : peers_) {
+    if (late) peer.heard_s = peer.line_s = now_s;
     if (leaves_) {
-      const bool comes_back = options_.stop != nullptr && options_.stop->load();
-      transport_->Close(id, comes_back ? fmt::format("{}the search was interrupted", kComesBack)
-                                       : std::string(kSearchIsOver));
+      transport_->Close(id, comes_back_ ? fmt::format("{}the search was interrupted", kComesBack)
+                                        : std::string(kSearchIsOver));
     } else if (now_s > peer.heard_s + kWorkerLost) {
       Forget(peer);
       transport_->Close(id, fmt::format("{}nothing came for {:g} seconds", kComesBack, kWorkerLost));
@@ -143,7 +155,7 @@ Deadline JoinedTrials::OnTime(Deadline now) {
     }
   }
   if (leaves_) {
-    const bool awaits = opened_ < options_.awaited;
+    const bool awaits = opened_ < options_.awaited && !comes_back_;
     if (leaves_by_s_ == 0) leaves_by_s_ = now_s + (awaits ? kLatecomers : kFarewell);
     left_ = (peers_.empty() && !awaits) || now_s > leaves_by_s_;
   }

@@ -8,6 +8,7 @@
 //   {"line": "..."}      what the trial has said; {"answer": "..."} for it, {} or {"drop": true}: there is no more to do for it
 //   {"failed": "why"}    {"drop": true}
 //   {"beat": true}       {} or {"drop": true}
+//   {"leave": true}      the worker ends, and gives its trial back; no answer is waited for
 //
 // Streams close with kSearchIsOver, or for a reason that begins with kComesBack when the search was interrupted. What a worker
 // was running is given back when its stream ends or nothing has come for kWorkerLost seconds.
@@ -69,9 +70,9 @@ class JoinedTrials final : private ServerTransport::Handler {
   // Of the other thread:
   std::map<PeerId, Peer> peers_;
   int opened_ = 0;  // streams so far
-  double leaves_by_s_ = 0;
+  double leaves_by_s_ = 0, last_look_s_ = 0;
   std::exception_ptr failure_;  // guarded by mutex_
-  std::atomic<bool> leaves_ = false, left_ = false;
+  std::atomic<bool> leaves_ = false, left_ = false, comes_back_ = false;
   std::thread thread_;
 };
 

@@ -96,6 +96,31 @@ TEST_F(JoinedTrialsTest, WhatIsNoMessageFailsTheTrial) {
   EXPECT_TRUE(worker.Ask(kNext).contains("later"));
 }
 
+TEST_F(JoinedTrialsTest, NonsenseOfOneWorkerIsNothingToTheOthers) {
+  Client worker = Worker(), other = Worker();
+  for (const char* question : {R"({"line": 5})", R"({"failed": {}})"}) {
+    Client client = Worker();
+    ASSERT_TRUE(client.Ask(kNext).contains("order"));
+    EXPECT_TRUE(client.Ask(std::string(question)).is_null());
+    EXPECT_NE(client.stream->why().find("no question of a worker"), std::string::npos)
+        << client.stream->why();
+  }
+  EXPECT_TRUE(other.Ask(kNext).contains("order"));
+  const std::lock_guard lock(mutex_);
+  EXPECT_NO_THROW(joined_->Check());
+}
+
+// One that takes leave has not taken anything along: only who vanishes is suspicious.
+TEST_F(JoinedTrialsTest, WorkersMayLeaveAsOftenAsTheyLike) {
+  for (int i = 0; i < 5; ++i) {
+    Client worker = Worker();
+    ASSERT_TRUE(worker.Ask(kNext).contains("order")) << i;
+    worker.Ask(Json{{"leave", true}});
+    EXPECT_EQ(Trials()[0].first, TrialState::kWaiting) << i;
+  }
+  EXPECT_EQ(Trials().size(), 1u);
+}
+
 TEST_F(JoinedTrialsTest, WhoAsksAgainHasGivenBackWhatItHad) {
   Client first = Worker();
   const std::string order = first.Ask(kNext)["order"];

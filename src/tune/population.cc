@@ -33,7 +33,7 @@ Proposal Population::Propose(std::span<const PastTrial> history, int trial, int 
   }
   const auto place = std::ranges::find(ended, own) - ended.begin();
   const auto all = static_cast<std::ptrdiff_t>(ended.size());
-  const std::ptrdiff_t good = std::max<std::ptrdiff_t>(1, all / kShare), poor = all / kShare;
+  const std::ptrdiff_t good = std::max<std::ptrdiff_t>(1, all / kShare), poor = all < 2 ? 0 : good;
   if (place < all - poor) return {.point = history[static_cast<std::size_t>(own)].point, .parent = own};
   if (ended.empty()) return {.point = anew()};  // all have failed
   RandomStream draws = DrawsOf(seed_, trial, 0);

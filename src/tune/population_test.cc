@@ -82,8 +82,10 @@ TEST_F(PopulationTest, IsAFunctionOfWhatHasEnded) {
   EXPECT_TRUE(population_.Ready(history, kSize + 5));
   EXPECT_EQ(population_.Propose(history, kSize + 9, 0).point,
             population_.Propose(history, kSize + 9, 0).point);
-  // With one of two there is nobody to take the place of.
+  // Of two the worse one is poor, of one nobody is.
   for (std::size_t i = 2; i < history.size(); ++i) history[i].outcome = PastTrial::Outcome::kRunning;
+  EXPECT_EQ(population_.Propose(history, kSize + 1, 0).parent, 0);
+  history[0].outcome = PastTrial::Outcome::kRunning;
   EXPECT_EQ(population_.Propose(history, kSize + 1, 0).parent, 1);
 }
 

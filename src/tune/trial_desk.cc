@@ -82,12 +82,12 @@ StudyProblem TrialDesk::Problem() const {
                           {"steps", fmt::format("{}", aim_.steps)},
                           {"seed", fmt::format("{}", settings_.run.seed)},
                           {"number of seeds", fmt::format("{}", options_.seeds)},
-                          {"search space", space_.ToText()},
-                          {"list of other settings", Sha256Hex(base_)}};
+                          {"search space", space_.ToText()}};
   if (options_.method->stopping == Stopping::kPopulation) {
     problem.emplace_back("population", fmt::format("{}", options_.population));
     problem.emplace_back("number of stretches", fmt::format("{}", options_.trials / options_.population));
   }
+  problem.emplace_back("list of other settings", Sha256Hex(base_));
   return problem;
 }
 
@@ -101,7 +101,7 @@ bool TrialDesk::AnyBusy() const {
 
 // Whatever is tried fails: going on would only repeat it.
 bool TrialDesk::Hopeless() const {
-  return !ended_well_ && failures_ >= std::max(kHopeless, 2 * options_.parallel);
+  return !ended_well_ && failures_ >= std::max(kHopeless, 2 * static_cast<int>(seats_.size()));
 }
 
 void TrialDesk::RemoveSeat(Seat& seat) {
@@ -112,15 +112,19 @@ void TrialDesk::RemoveSeat(Seat& seat) {
 std::optional<TrialOrder> TrialDesk::Next(Seat& seat) {
   if (Stopped()) return std::nullopt;
   if (!finals_) {
+    waits_ = false;
     if (!TimeIsUp() && !Hopeless()) {
-      waits_ = false;
       if (std::optional<TrialOrder> order = NextTrial(seat)) return order;
     }
     if (AnyBusy() || waits_) return std::nullopt;
-    ChooseFinalists();  // another process may still be at work on the last trials
-    finals_ = true;
+    BeginFinals();  // another process may still be at work on the last trials
   }
   return NextFinalist(seat);
+}
+
+void TrialDesk::BeginFinals() {
+  finals_ = true;
+  if (NewestStretch() == stretches_ - 1) ChooseFinalists();
 }
 
 bool TrialDesk::Over() const { return Stopped() || (finals_ && waiting_.empty() && !AnyBusy()); }
@@ -174,8 +178,7 @@ std::optional<Proposal> TrialDesk::Propose(int number) {
 }
 
 std::optional<TrialOrder> TrialDesk::NextTrial(Seat& seat) {
-  const int trials = population_ ? stretches_ * population_->size() : options_.trials;
-  const auto claimed = study_.Claim(trials, [this](int number) { return Propose(number); });
+  const auto claimed = study_.Claim(AllTrials(), [this](int number) { return Propose(number); });
   if (!claimed) return std::nullopt;
   TrialOrder order = OrderOf(claimed->point, 0, options_.seeds);
   order.rungs.assign(rungs_.begin() + FirstRung(claimed->number), rungs_.end());
@@ -188,6 +191,8 @@ std::optional<TrialOrder> TrialDesk::NextTrial(Seat& seat) {
   return order;
 }
 
+int TrialDesk::AllTrials() const { return population_ ? stretches_ * population_->size() : options_.trials; }
+
 std::filesystem::path TrialDesk::StateOf(int trial) const { return states_ / fmt::format("{}", trial); }
 
 // A trial of a population. What trials before it have left is removed when no other can go on from it: what runs, or must be
@@ -197,14 +202,23 @@ void TrialDesk::MakeStretch(const Study::Claimed& claimed, TrialOrder& order) co
   order.until = aim_.steps / stretches_ * (stretch + 1);
   order.to = StateOf(claimed.number).string();
   if (claimed.parent >= 0) order.from = StateOf(claimed.parent).string();
+  if (!order.from.empty() && !std::filesystem::is_directory(order.from))
+    Fail("{} is missing, from which trial {} goes on: bring back {}, and give the same command again",
+         order.from, claimed.number, states_.string());
   std::error_code ignored;
   for (int old = (stretch - 4) * population_->size(); old < (stretch - 2) * population_->size(); ++old)
     std::filesystem::remove_all(StateOf(old), ignored);
 }
 
-// Whether a trial tells what its settings lead to in the end.
-bool TrialDesk::IsWhole(const StudyTrial& trial) const {
-  return !population_ || population_->StretchOf(trial.number) == stretches_ - 1;
+// The last one that somebody has come to the end of.
+int TrialDesk::NewestStretch() {
+  int newest = stretches_ - 1;
+  if (!population_) return newest;
+  newest = 0;
+  for (const StudyTrial& trial : study_.Trials()) {
+    if (trial.state == TrialState::kComplete) newest = std::max(newest, population_->StretchOf(trial.number));
+  }
+  return newest;
 }
 
 std::optional<TrialOrder> TrialDesk::NextFinalist(Seat& seat) {
@@ -236,6 +250,10 @@ std::optional<std::string> TrialDesk::Take(Seat& seat, const std::string& line) 
   try {
     if (!message.is_object()) {
       Failed(seat, "it said something that is no message");
+    } else if (message.contains("full")) {
+      GiveBack(seat, /*lost=*/false);
+      Fail("cannot write {}: the disk is full. Nothing is lost: make room and give the same command again",
+           states_.string());
     } else if (message.contains("error")) {
       Failed(seat, message["error"].get<std::string>());
     } else if (message.contains("rung")) {
@@ -334,10 +352,10 @@ void TrialDesk::End(Seat& seat, TrialState state, const std::string& why) {
              {{kError, Json(why).dump(-1, ' ', false, Json::error_handler_t::replace)}});
 }
 
-void TrialDesk::GiveBack(Seat& seat) {
+void TrialDesk::GiveBack(Seat& seat, bool lost) {
   if (seat.work_ == Work::kFinalist) waiting_.insert(waiting_.begin(), seat);
   if (seat.work_ == Work::kTrial) {
-    if (++lost_[seat.id_] >= kMostLost)
+    if (lost && ++lost_[seat.id_] >= kMostLost)
       return Failed(seat, fmt::format("whoever ran it was gone, {} times", kMostLost));
     study_.GiveBack(std::span(&seat.id_, 1));
   }
@@ -353,8 +371,15 @@ void TrialDesk::GiveAllBack() {
   if (!trials.empty()) study_.GiveBack(trials);
 }
 
+// Not only for this search: nobody runs one of the last trials.
+bool TrialDesk::NothingLeft() {
+  const std::vector<StudyTrial>& trials = study_.Trials();
+  return static_cast<int>(trials.size()) >= AllTrials() && std::ranges::all_of(trials, &StudyTrial::ended);
+}
+
 void TrialDesk::Look() {
   if (Stopped() || (!finals_ && TimeIsUp())) GiveAllBack();
+  if (!finals_ && !AnyBusy() && (TimeIsUp() || NothingLeft())) BeginFinals();
   const double now = MonotonicSeconds();
   if (now < next_beat_s_) return;
   next_beat_s_ = now + Study::kBeat;
@@ -367,9 +392,11 @@ void TrialDesk::Look() {
 
 // The best complete trials, the best first.
 std::vector<const StudyTrial*> TrialDesk::Best() {
+  const int newest = NewestStretch();
   std::vector<const StudyTrial*> best;
   for (const StudyTrial& trial : study_.Trials()) {
-    if (trial.state == TrialState::kComplete && trial.value && trial.notes.contains(kSeeds) && IsWhole(trial))
+    const bool comparable = !population_ || population_->StretchOf(trial.number) == newest;
+    if (trial.state == TrialState::kComplete && trial.value && trial.notes.contains(kSeeds) && comparable)
       best.push_back(&trial);
   }
   std::ranges::stable_sort(best, [&](const StudyTrial* a, const StudyTrial* b) {
@@ -435,7 +462,9 @@ TuneResult TrialDesk::Result() {
          last_error_.empty() ? "" : fmt::format(" (the last one that failed: {})", last_error_),
          study_.file().string());
   }
-  if (population_ && !Best().empty()) result.trained = StateOf(Best().front()->number);
+  if (population_ && !result.finalists.empty())
+    result.trained = StateOf(result.finalists.front().number) / fmt::format("seed-{}", settings_.run.seed);
+  result.unfinished = population_ && NewestStretch() < stretches_ - 1;
   result.all = study_.Trials();
   result.history = study_.History();
   result.wall_s = MonotonicSeconds() - began_s_;

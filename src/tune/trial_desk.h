@@ -53,8 +53,8 @@ class TrialDesk {
   std::optional<std::string> Take(Seat& seat, const std::string& line);
   // The trial of the seat has crashed or hung.
   void Failed(Seat& seat, const std::string& why);
-  // Whoever ran the trial of the seat is gone: another one is to run it, unless that has happened to it too often.
-  void GiveBack(Seat& seat);
+  // The trial of the seat is to be run by another one; `lost`: because whoever ran it is gone, which may not happen too often.
+  void GiveBack(Seat& seat, bool lost = true);
   // To be called a few times a second: time may be up, and others must see that trials live. Seats may be idle afterwards,
   // whose trials are to end.
   void Look();
@@ -80,7 +80,10 @@ class TrialDesk {
   TrialOrder OrderOf(const Point& point, int first_seed, int seeds) const;
   void MakeStretch(const Study::Claimed& claimed, TrialOrder& order) const;
   std::filesystem::path StateOf(int trial) const;
-  bool IsWhole(const StudyTrial& trial) const;
+  int AllTrials() const;
+  int NewestStretch();
+  bool NothingLeft();
+  void BeginFinals();
   std::string Refused(const Point& point) const;
   std::optional<Proposal> Propose(int number);
   std::optional<TrialOrder> NextTrial(Seat& seat);

@@ -5,6 +5,7 @@
 //             {"rung": k, "returns": [...]}                           waits for an answer
 //             {"end": "done" | "stopped" | "capped", "steps": n, "returns": [...], "seeds": [...]}
 //             {"error": "..."}
+//             {"full": "..."}: the same, where a full disk may be the reason
 #pragma once
 
 #include <cstdint>

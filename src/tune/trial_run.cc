@@ -30,6 +30,14 @@ using Json = nlohmann::json;
 
 constexpr double kSign = 0.5;  // seconds between signs of life
 
+// So little room that it may be why something could not be written.
+bool IsFull(const fs::path& folder) {
+  constexpr std::uintmax_t kLittle = std::uintmax_t{1} << 16;
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  return !error && space.available < kLittle;
+}
+
 class Trial {
  public:
   Trial(TrialOrder order, LineSocket& socket)
@@ -45,7 +53,11 @@ class Trial {
     for (Seed& seed : seeds_) threads.emplace_back([&seed] { seed.Run(); });
     for (std::thread& thread : threads) thread.join();
     if (!error_.empty()) {
-      socket_.Write(Json{{"error", error_}}.dump());
+      const bool full = !order_.to.empty() && IsFull(fs::path(order_.to).parent_path());
+      std::error_code ignored;
+      if (!order_.to.empty()) fs::remove_all(order_.to, ignored);  // nobody goes on from it
+      socket_.Write(
+          Json{{full ? "full" : "error", error_}}.dump(-1, ' ', false, Json::error_handler_t::replace));
       return;
     }
     std::vector<SeedResult> results;

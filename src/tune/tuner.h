@@ -83,7 +83,8 @@ struct Finalist {
 struct TuneResult {
   int trials = 0, complete = 0, pruned = 0, failed = 0;
   std::vector<Finalist> finalists = {};  // the best first
-  std::filesystem::path trained = {};    // method pbt: where the runs of the best member are
+  std::filesystem::path trained = {};    // method pbt: the run of the best member
+  bool unfinished = false;               // method pbt: it was left before the last stretch
   bool interrupted = false;
   double wall_s = 0, tuner_cpu_s = 0;   // of this call; processor time without that of trials
   std::vector<StudyTrial> all = {};     // by number

@@ -52,12 +52,14 @@ class TuneJoinTest : public TuneTest {
 TEST_F(TuneJoinTest, AWorkerFindsWhatTheSearchWouldFindAlone) {
   const Args search = {"--method", "tpe", "--trials", "8"};
   {
+    const auto worker = StartWorker();  // waits for it
     const auto process = StartSearch(search);
-    const auto worker = StartWorker();
     ExpectEnds(*process, 0);
     ExpectEnds(*worker, 0);
   }
   ExpectWhole(8);
+  // Now there is nothing left to do, and nobody needs to join for that.
+  EXPECT_EQ(RunTrireme(Tune(Args{"--parallel", "0", "--listen", Address()} + search)).code, 0);
   EXPECT_FALSE(std::filesystem::exists(Path("study.address"))) << "nobody listens there any more";
   const auto proposals = Proposals(), values = Values();
   std::filesystem::remove(Path("study.db"));
@@ -122,7 +124,7 @@ TEST_F(TuneJoinTest, AWorkerOfASearchThatDoesNotComeBackSaysSo) {
 }
 
 TEST_F(TuneJoinTest, WorkersOfAPopulationMustSeeItsStates) {
-  const auto search = StartSearch({"--method", "pbt", "--population", "4", "--trials", "12", "--objective",
+  const auto search = StartSearch({"--method", "pbt", "--population", "5", "--trials", "15", "--objective",
                                    "return", "--seeds", "1", "--steps", "10240"});
   std::filesystem::rename(Path("study.states"), Path("hidden"));
   const Outcome stranger = StartWorker()->Wait();
@@ -133,7 +135,7 @@ TEST_F(TuneJoinTest, WorkersOfAPopulationMustSeeItsStates) {
   ExpectEnds(*search, 0);
   ExpectEnds(*first, 0);
   ExpectEnds(*second, 0);
-  ExpectWhole(12);
+  ExpectWhole(15);
 }
 
 // A trial that takes whoever runs it along is not run for ever.
@@ -165,7 +167,8 @@ TEST_F(TuneJoinTest, SaysWhatCannotWork) {
   refused({"--join", Address()}, {"--token-file", "secret of the search"});
   refused({"--join", Address(), "--token-file", Path("wrong")}, {"--token-file", "secret of the search"});
   refused({"--join", "127.0.0.1:1", "--wait", "0.2"}, {"no search has answered at 127.0.0.1:1", "--listen"});
-  refused({"--join", "nowhere"}, {"nowhere"});
+  refused({"--join", "nowhere", "--wait", "0.2"}, {"no search has answered at nowhere"});
+  refused({"--join", Address(), "--trials", "7"}, {"leave out"});
   refused({"--join", Address(), "--env", "CartPole-v1"}, {"leave out"});
   refused({"--join", Address(), "--listen", Address()}, {"two ends"});
   refused({"--parallel", "0"}, {"--listen"});

@@ -127,7 +127,7 @@ TEST_F(TuneTest, FiftyKillsChangeNothing) {
 // Members of a population go on from each other's states, which lie in files: killed at moments of no choice, it comes to the
 // same end, and leaves no more states than somebody may go on from.
 TEST_F(TuneTest, KillsDoNotChangeAPopulation) {
-  const Args population = Tune({"--method", "pbt", "--population", "4", "--trials", "20", "--steps", "10240",
+  const Args population = Tune({"--method", "pbt", "--population", "5", "--trials", "25", "--steps", "10240",
                                 "--objective", "return", "--seeds", "1", "--parallel", "1", "--json"});
   Json json;
   int kills = 0;
@@ -142,22 +142,25 @@ TEST_F(TuneTest, KillsDoNotChangeAPopulation) {
   }
   EXPECT_GE(kills, 3);
   if (json.is_null()) json = ResultOf(RunTrireme(population));
-  EXPECT_EQ(json["complete"], 20);
+  EXPECT_EQ(json["complete"], 25);
   const auto proposals = Proposals();
   const auto values = Column("SELECT number, value FROM trials JOIN trial_values USING (trial_id)");
   const auto parents = Column(
       "SELECT number, value_json FROM trials JOIN trial_system_attributes USING (trial_id) WHERE key = "
       "'trireme:parent'");
-  EXPECT_EQ(parents.size(), 16U) << "all but those of the first stretch";
+  EXPECT_EQ(parents.size(), 20U) << "all but those of the first stretch";
+  EXPECT_TRUE(std::ranges::any_of(parents, [](const auto& trial) {
+    return (trial.first - std::stoi(trial.second)) % 5 != 0;
+  })) << "somebody went on from another member";
   const auto in = [&](int first, int last) {
     int states = 0;
     for (int i = first; i <= last; ++i)
       states += std::filesystem::exists(Path("study.states/" + std::to_string(i)));
     return states;
   };
-  EXPECT_EQ(in(0, 7), 0);
-  EXPECT_EQ(in(16, 19), 4);
-  const Outcome eval = RunTrireme({"eval", json["trained"].get<std::string>() + "/seed-1", "--json"});
+  EXPECT_EQ(in(0, 9), 0);
+  EXPECT_EQ(in(20, 24), 5);
+  const Outcome eval = RunTrireme({"eval", json["trained"].get<std::string>(), "--json"});
   EXPECT_EQ(eval.code, 0) << eval.err;
 
   std::filesystem::remove_all(Path("study.states"));
@@ -165,6 +168,30 @@ TEST_F(TuneTest, KillsDoNotChangeAPopulation) {
   ResultOf(RunTrireme(population));
   EXPECT_EQ(Proposals(), proposals);
   EXPECT_EQ(Column("SELECT number, value FROM trials JOIN trial_values USING (trial_id)"), values);
+}
+
+TEST_F(TuneTest, APopulationGoesOnWhenItsTimeIsUpOrItsStatesAreBack) {
+  const auto population = [&](const Args& more) {
+    return Tune(Args{"--method", "pbt", "--population", "3", "--trials", "900", "--steps", "921600",
+                     "--objective", "return", "--seeds", "1", "--parallel", "4", "--json"} +
+                more);
+  };
+  const Json first = ResultOf(RunTrireme(population({"--hours", "0.0003"})));
+  EXPECT_EQ(first["unfinished"], true);
+  EXPECT_FALSE(first["finalists"].empty()) << "the best of the stretch that it came to";
+  for (const auto& [number, state] : States()) EXPECT_NE(state, "RUNNING") << number;
+  const std::size_t begun = States().size();
+  ASSERT_GE(begun, 4U);
+
+  std::filesystem::rename(Path("study.states"), Path("elsewhere"));
+  const Outcome missing = RunTrireme(population({"--hours", "0.0003"}));
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.err.find("is missing, from which trial"), std::string::npos) << missing.err;
+  std::filesystem::remove_all(Path("study.states"));
+  std::filesystem::rename(Path("elsewhere"), Path("study.states"));
+  const Json second = ResultOf(RunTrireme(population({"--hours", "0.0003"})));
+  EXPECT_EQ(second["failed"], 0);
+  EXPECT_GT(States().size(), begun);
 }
 
 TEST_F(TuneTest, CtrlCPutsTrialsBack) {
@@ -265,6 +292,27 @@ TEST_F(TuneTest, AFullDiskIsNamed) {
       RunTrireme(Tune({"--trials", "100000", "--finalists", "0", "--study", Path("small/study.db")}));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.err.find("full"), std::string::npos) << outcome.err;
+}
+
+// What a full disk interrupts is run again when there is room.
+TEST_F(TuneTest, AFullDiskCostsAPopulationNothing) {
+  std::filesystem::create_directory(Path("small"));
+  const SmallDisk disk(Path("small"));
+  if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
+  WriteText(Path("small/filler"), std::string(SmallDisk::kBytes - 900'000, 'x'));
+  const Args population =
+      Tune({"--method", "pbt", "--population", "3", "--trials", "12", "--steps", "12288", "--objective",
+            "return", "--seeds", "1", "--study", Path("study.db"), "--finalists", "0", "--json"});
+  std::filesystem::create_directory_symlink(Path("small"), Path("study.states"));
+  const Outcome full = RunTrireme(population);
+  EXPECT_EQ(full.code, 2) << full.out;
+  EXPECT_NE(full.err.find("the disk is full"), std::string::npos) << full.err;
+  std::filesystem::copy(Path("small"), Path("large"), std::filesystem::copy_options::recursive);
+  std::filesystem::remove(Path("study.states"));
+  std::filesystem::rename(Path("large"), Path("study.states"));
+  const Json result = ResultOf(RunTrireme(population));
+  EXPECT_EQ(result["complete"], 12);
+  EXPECT_EQ(result["failed"], 0);
 }
 
 }  // namespace

@@ -127,6 +127,8 @@ TEST_P(UnderMpi, ASearchSpansProcesses) {
       "--seeds", "2",           "--study",         Path("s.db"), "--finalists", "2",        "--fresh-seeds",
       "2",       "--objective", "steps_to_target", "--trials",   "12",          "--set",    "eval_every=512",
       "--json"};
+  const Variable patience("TRIREME_MPI_TIMEOUT",
+                          "1");  // a search is longer than anybody would wait for a process
   for (const char* parallel : {"1", "2"}) {
     const Outcome outcome = RunProcesses(3, search + Args{"--parallel", parallel});
     const Json result = ResultOf(outcome);
