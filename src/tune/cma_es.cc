@@ -23,7 +23,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kFirstDeviation = 0.15, kMargin = 0.25;
+constexpr double kFirstDeviation = 0.12, kMargin = 0.3;
 constexpr int kMostTries = 20;  // to draw a point inside
 
 // A symmetric matrix as eigenvectors (columns of `vectors`) and eigenvalues, by Jacobi's rotations. [n, n]

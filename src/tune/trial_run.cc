@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <limits>
@@ -15,6 +18,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/system.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
@@ -30,12 +34,23 @@ using Json = nlohmann::json;
 
 constexpr double kSign = 0.5;  // seconds between signs of life
 
-// So little room that it may be why something could not be written.
-bool IsFull(const fs::path& folder) {
-  constexpr std::uintmax_t kLittle = std::uintmax_t{1} << 16;
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  return !error && space.available < kLittle;
+// Whether a failure says that there was no room for a file.
+bool IsNoRoom(const std::string& error) {
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT},
+                             [&](int code) { return error.find(std::strerror(code)) != std::string::npos; });
+}
+
+// Says why it failed, which std::filesystem::copy does not: a full disk is an "input/output error" there.
+void CopyFolder(const fs::path& from, const fs::path& to) {
+  fs::create_directory(to);
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    const fs::path copy = to / entry.path().filename();
+    if (entry.is_directory()) {
+      CopyFolder(entry.path(), copy);
+    } else {
+      WriteNewFile(copy, ReadFile(entry.path()));
+    }
+  }
 }
 
 class Trial {
@@ -53,7 +68,7 @@ class Trial {
     for (Seed& seed : seeds_) threads.emplace_back([&seed] { seed.Run(); });
     for (std::thread& thread : threads) thread.join();
     if (!error_.empty()) {
-      const bool full = !order_.to.empty() && IsFull(fs::path(order_.to).parent_path());
+      const bool full = !order_.to.empty() && IsNoRoom(error_);
       std::error_code ignored;
       if (!order_.to.empty()) fs::remove_all(order_.to, ignored);  // nobody goes on from it
       socket_.Write(
@@ -115,7 +130,7 @@ class Trial {
           folder = RunFolder::Create(to, "", settings.fields.ToToml());
         } else {
           fs::create_directories(to.parent_path());
-          fs::copy(from, to, fs::copy_options::recursive);
+          CopyFolder(from, to);
           folder = RunFolder::Resume(to);
         }
       } catch (const fs::filesystem_error& error) {

@@ -312,7 +312,9 @@ TEST_F(TuneTest, AFullDiskCostsAPopulationNothing) {
   std::filesystem::rename(Path("large"), Path("study.states"));
   const Json result = ResultOf(RunTrireme(population));
   EXPECT_EQ(result["complete"], 12);
-  EXPECT_EQ(result["failed"], 0);
+  EXPECT_EQ(result["failed"], 0) << ::testing::PrintToString(
+      Column("SELECT number, value_json FROM trials JOIN trial_user_attributes USING (trial_id) WHERE key = "
+             "'error'"));
 }
 
 }  // namespace
