@@ -51,7 +51,7 @@ test: build
 
 # The tests of one minute.
 fast: build
-	ctest --test-dir $(BUILD) --output-on-failure -L fast -j2
+	ctest --test-dir $(BUILD) --output-on-failure -L fast -j4
 
 # Ten minutes of training, on their own and in step, while workers and servers are killed, frozen and cut off. Among the tests there
 # is a training of each kind.
@@ -99,7 +99,7 @@ asan-ubsan tsan:
 	scripts/setup test
 	cmake --preset $@
 	cmake --build --preset $@ --target fast_tests $(if $(filter asan%,$@),fuzz_tests)
-	ctest --test-dir $(BUILD)/$@ --output-on-failure -L '$(if $(filter asan%,$@),fast|fuzz,fast)' -j2
+	ctest --test-dir $(BUILD)/$@ --output-on-failure -L 'fast|patient$(if $(filter asan%,$@),|fuzz)' -j2
 
 format:
 	scripts/setup dev
