@@ -25,7 +25,9 @@ TIME_BARS = {"ppo": 0.5, "a2c": 1.5, "a3c": 1.5, "dqn": 3, "async_dqn": 3}
 # In step, a problem with enough work between two exchanges of gradients to be worth two processors.
 PPO = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "500000", "--set", "envs=256", "--set", "horizon=64", "--set",
        "epochs=4", "--set", "minibatches=4", "--set", "hidden=128,128", *NO_EVALUATION]
-CARTPOLE = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "2000000", *NO_EVALUATION]
+# Small: gradients are exchanged every 35 us.
+CARTPOLE = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "2000000", "--set", "envs=64", "--set", "horizon=32", "--set",
+            "epochs=6", "--set", "minibatches=8", "--set", "hidden=[32,32]", *NO_EVALUATION]
 PUFFERLIB = ["--env", "CartPole-v1", "--algo", "ppo", "--steps", "8000000", "--set", "envs=4096", "--set", "horizon=64", "--set",
              "minibatches=8", "--set", "epochs=1", "--set", "hidden=128", "--set", "shared_tower=true", "--set",
              "activation=relu", *NO_EVALUATION]

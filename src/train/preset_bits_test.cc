@@ -34,17 +34,17 @@ struct PresetBits {
 void PrintTo(const PresetBits& preset, std::ostream* out) { *out << preset.Name(); }
 
 constexpr PresetBits kBits[] = {
-    {"Acrobot-v1", "a2c", "allreduce", "75b57a160a5995ee"},
+    {"Acrobot-v1", "a2c", "allreduce", "f99438d7785e7f5d"},
     {"Acrobot-v1", "dqn", "allreduce", "b517e1fb7787da8e"},
-    {"Acrobot-v1", "ppo", "allreduce", "e3aa1355923b0a02"},
+    {"Acrobot-v1", "ppo", "allreduce", "45f1d9d5d31e539d"},
     {"CartPole-v1", "a2c", "shared", "cf3808444a66ebdb"},
-    {"CartPole-v1", "a2c", "allreduce", "4b556de12ad89469"},
+    {"CartPole-v1", "a2c", "allreduce", "510027a2de17585d"},
     {"CartPole-v1", "dqn", "shared", "1a839f7cd42640d6"},
     {"CartPole-v1", "dqn", "allreduce", "933771e43fc2fdb9"},
-    {"CartPole-v1", "ppo", "allreduce", "c24e92f444b5d16a"},
+    {"CartPole-v1", "ppo", "allreduce", "4b68672b85958266"},
     {"MountainCar-v0", "dqn", "allreduce", "5f9220170669e0d5"},
-    {"MountainCarContinuous-v0", "ppo", "allreduce", "bece3b1cca09f814"},
-    {"Pendulum-v1", "ppo", "allreduce", "6b21fc89980991fc"},
+    {"MountainCarContinuous-v0", "ppo", "allreduce", "6d586f8ed83fbc4b"},
+    {"Pendulum-v1", "ppo", "allreduce", "f27457e148f10c30"},
 };
 
 std::string HashAfterTraining(const PresetBits& preset) {

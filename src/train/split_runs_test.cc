@@ -244,6 +244,7 @@ TEST_F(SplitRun, WorkersAreChosenInGroups) {
   const auto workers = [](const char* split, int processes, int processors) {
     RunSettings settings("CartPole-v1", "ppo");
     settings.fields.Set("model_parallel", split, "test");
+    settings.fields.Set("hidden", "[32, 32]", "test");
     settings.Resolve(processes, processors);
     return settings.run.workers;
   };

@@ -27,7 +27,10 @@ constexpr const char* kInTurns = "schedule=0< 1< 0> 1>";
 // Eight iterations of 256 steps, evaluated after every second.
 const Assignments kSmall = {"hidden=[16]",     "steps=2048", "eval_every=512",
                             "eval_episodes=9", "shards=1",   "learning_rate=1e-3"};
-const Assignments kSmallA2c = {"envs=8", "horizon=8", "rounds=4", "value_learning_rate=0"};
+// All in which presets of the two stores differ.
+const Assignments kSmallA2c = {
+    "envs=8",          "horizon=8",      "rounds=4",       "value_learning_rate=0", "gamma=0.99",
+    "gae_lambda=0.95", "value_coef=0.5", "entropy_coef=0", "max_grad_norm=0.5"};
 const Assignments kSmallDqn = {"envs=8",   "horizon=2",          "rounds=16",        "batch=32",
                                "n_step=3", "learning_starts=64", "prioritised=true", "replay=512"};
 

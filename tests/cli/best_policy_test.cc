@@ -15,13 +15,16 @@ class BestPolicyTest : public ServerCliTest {
         SmallRun(name) + Args{"--store", "server", "--servers", Address("server"), "--workers", "1"} + more,
         {"steps=20480", "learning_rate=0.05", "lease_s=0.5", "eval_every=512", "checkpoint_every_s=0"});
   }
-  double BestEvaluation(const std::vector<Json>& rows) const {
-    double best = -1;
+  // The row of the best evaluation, the later one of equals.
+  Json BestRow(const std::vector<Json>& rows) const {
+    Json best = {{"eval_return_mean", -1.0}};
     for (const Json& row : rows) {
-      if (!row["eval_return_mean"].is_null()) best = std::max(best, row["eval_return_mean"].get<double>());
+      if (row["eval_return_mean"].is_null()) continue;
+      if (row["eval_return_mean"] >= best["eval_return_mean"]) best = row;
     }
     return best;
   }
+  double BestEvaluation(const std::vector<Json>& rows) const { return BestRow(rows)["eval_return_mean"]; }
   // What the result calls its best is what the folder holds.
   void ExpectKept(const std::string& name, const Json& result) const {
     const Json eval = ResultOf(RunTrireme({"eval", Path(name), "--episodes", "8", "--json"}));
@@ -32,13 +35,14 @@ class BestPolicyTest : public ServerCliTest {
   }
 };
 
-// Who moves in step with a leader has its best policy when it takes over. With this seed and so large a rate
-// the first evaluation is the best, and nothing is learned ever after.
+// Who moves in step with a leader has its best policy when it takes over. With so large a rate it is one of the first, and
+// nothing is learned ever after.
 TEST_F(BestPolicyTest, SurvivesTheLeaderOfWorkersInStep) {
   const auto server = StartServer("server");
   const Args both = {"--seed", "4", "--set", "run_workers=2", "--straggler", "worker=0,factor=20"};
   const auto run = [&](const std::string& name) {
-    return Set(Run(name, both), {"learning_rate=0.2", "normalise_obs=true"});
+    return Set(Run(name, both),
+               {"learning_rate=0.2", "learning_rate_schedule=constant", "normalise_obs=true"});
   };
   Process first(kBinary, run("first"));
   ASSERT_TRUE(first.RunsUntil([&] { return Said("server", "worker 0 joined"); }));
@@ -47,8 +51,10 @@ TEST_F(BestPolicyTest, SurvivesTheLeaderOfWorkersInStep) {
   first.Signal(SIGKILL);
   first.Wait();
   const Json result = ResultOf(second.Wait());
-  EXPECT_EQ(result["best_steps"], 512);
-  EXPECT_EQ(result["best_return_mean"], TimelessRows(Path("first")).at(0)["eval_return_mean"]);
+  const Json best = BestRow(TimelessRows(Path("first")));
+  ASSERT_GT(best["eval_return_mean"], BestEvaluation(TimelessRows(Path("second")))) << "choose another seed";
+  EXPECT_EQ(result["best_steps"], best["step"]);
+  EXPECT_EQ(result["best_return_mean"], best["eval_return_mean"]);
   ExpectKept("second", result);
 }
 

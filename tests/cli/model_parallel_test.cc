@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Splits, EitherSplitTest, ::testing::Values("tensor=2", 
 TEST_P(EitherSplitTest, CartPoleIsLearnedAndThePolicyIsWhole) {
   const Json result =
       ResultOf(RunTrireme({"train", "--env", "CartPole-v1", "--workers", "2", "--model-parallel", GetParam(),
-                           "--target", "475", "--json", "--out", Path("run")}));
+                           "--set", "hidden=[32,32]", "--target", "475", "--json", "--out", Path("run")}));
   EXPECT_TRUE(result["reached_target"]) << result;
   EXPECT_EQ(result["model_bytes"].size(), 2u);
   const Json evaluation = ResultOf(RunTrireme({"eval", Path("run"), "--json"}));

@@ -127,7 +127,7 @@ TEST_F(TuneTest, FiftyKillsChangeNothing) {
 // Members of a population go on from each other's states, which lie in files: killed at moments of no choice, it comes to the
 // same end, and leaves no more states than somebody may go on from.
 TEST_F(TuneTest, KillsDoNotChangeAPopulation) {
-  const Args population = Tune({"--method", "pbt", "--population", "5", "--trials", "25", "--steps", "10240",
+  const Args population = Tune({"--method", "pbt", "--population", "5", "--trials", "25", "--steps", "40960",
                                 "--objective", "return", "--seeds", "1", "--parallel", "1", "--json"});
   Json json;
   int kills = 0;
