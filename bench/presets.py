@@ -17,7 +17,9 @@ TARGETS = {"CartPole-v1": 475, "Acrobot-v1": -100, "MountainCar-v0": -110, "Moun
            "Pendulum-v1": -200, "gym:LunarLander-v3": 200}
 PRESETS = [("CartPole-v1", "ppo"), ("Acrobot-v1", "ppo"), ("MountainCarContinuous-v0", "ppo"), ("Pendulum-v1", "ppo"),
            ("CartPole-v1", "a2c"), ("CartPole-v1", "a3c"), ("Acrobot-v1", "a2c"), ("CartPole-v1", "dqn"),
-           ("CartPole-v1", "async_dqn"), ("Acrobot-v1", "dqn"), ("MountainCar-v0", "dqn"), ("gym:LunarLander-v3", "ppo")]
+           ("CartPole-v1", "async_dqn"), ("Acrobot-v1", "dqn"), ("MountainCar-v0", "dqn"), ("CartPole-v1", "impala"),
+           ("Acrobot-v1", "impala"), ("CartPole-v1", "appo"), ("Acrobot-v1", "appo"), ("gym:LunarLander-v3", "ppo")]
+MORE = {"impala": ["--actors", "2"], "appo": ["--actors", "2"]}
 
 
 def main():
@@ -39,7 +41,7 @@ def main():
         for seed in range(arguments.first_seed, arguments.first_seed + 10):
             folder = tempfile.mkdtemp()
             command = [arguments.trireme, "train", "--env", env, "--algo", algo, "--seed", str(seed), "--json", "--out",
-                       folder + "/run", *([] if arguments.full else ["--target", str(target)])]
+                       folder + "/run", *MORE.get(algo, []), *([] if arguments.full else ["--target", str(target)])]
             run = subprocess.run(command, check=True, capture_output=True, text=True)
             shutil.rmtree(folder)
             results.append(json.loads(run.stdout.splitlines()[-1]))

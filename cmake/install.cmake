@@ -8,7 +8,7 @@
 #   include/trireme/env_plugin.h             all that a plug-in with environments needs
 # Packages are made of what was built, which need not be everything.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
-set(folders base picture metrics optim nn codec comm split rpc env rollout replay store server algo train)
+set(folders base picture metrics optim nn codec comm split rpc env rollout replay store experience server algo train)
 list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:trireme_\\1>" OUTPUT_VARIABLE objects)
 add_library(trireme_library SHARED ${objects})
 set_target_properties(trireme_library PROPERTIES OUTPUT_NAME trireme EXPORT_NAME trireme LINKER_LANGUAGE CXX

@@ -184,7 +184,7 @@ void TrainRun(const Request& request, nb::object callback, bool main_thread, nb:
       }
       const auto train = [&] { result = Train(*settings, *folder, options); };
       try {
-        if (caller && of_python && run.workers > 1) {
+        if (caller && of_python && (run.workers > 1 || run.actors > 0)) {
           Caller::Serve(caller, train, [&] { reporter.SeeToSignals(); });
         } else {
           train();

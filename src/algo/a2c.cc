@@ -18,12 +18,12 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/algo/a2c_loss.h"
 #include "trireme/algo/actor_critic.h"
 #include "trireme/algo/blocks.h"
 #include "trireme/algo/episode_stats.h"
 #include "trireme/algo/on_policy.h"
 #include "trireme/algo/settings.h"
+#include "trireme/algo/trajectory_loss.h"
 #include "trireme/optim/average.h"
 
 namespace trireme {
@@ -98,7 +98,6 @@ class A2c final : public Algorithm {
   void MoveTarget(std::span<const float> params);
   void EstimateReturns(OnPolicyShard& shard, std::span<const float> params);
   void NormaliseAdvantages();
-  void AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats);
 
   A2cConfig config_;
   WorkerContext context_;
@@ -110,8 +109,7 @@ class A2c final : public Algorithm {
   GradientSteps steps_;
   ShardSum<double> advantage_sums_;
   Standardisation advantage_scale_;  // of the round
-  std::vector<float> unpacked_;      // scratch: observations and masks of one pass
-  std::vector<std::uint8_t> masks_;
+  RowScratch scratch_;
 };
 
 A2c::A2c(const A2cConfig& config, const WorkerContext& context)
@@ -128,13 +126,8 @@ A2c::A2c(const A2cConfig& config, const WorkerContext& context)
 }
 
 void A2c::Iterate(double progress, MetricRow& row) {
-  UpdateRule update = config_.step.Rule(config_.step.Rate(progress));
-  if (config_.value_learning_rate > 0) {
-    const double rate =
-        config_.step.Scheduled(config_.value_learning_rate, config_.step.learning_rate_schedule, progress);
-    const auto [begin, end] = context_.executor.network().TowerRange(1);
-    update.groups.Add({.begin = begin, .end = end, .learning_rate = static_cast<float>(rate)});
-  }
+  const UpdateRule update =
+      config_.step.RuleWithValueRate(progress, config_.value_learning_rate, context_.executor.network());
   steps_.Begin();
   for (int round = 0; round < config_.rounds; ++round) Round(update);
   CheckFinite(context_.store.params());
@@ -155,9 +148,13 @@ void A2c::Round(const UpdateRule& update) {
   CollectAll(shards_, nullptr, model_.Sampler(*tape_),
              [&](OnPolicyShard& shard) { EstimateReturns(shard, params); });
   if (config_.normalise_advantages) NormaliseAdvantages();
+  const A2cLossRule rule{.value_coef = static_cast<float>(config_.value_coef),
+                         .entropy_coef = static_cast<float>(config_.entropy_coef),
+                         .per_sample = 1.0f / (static_cast<float>(config_.collect.envs) *
+                                               static_cast<float>(config_.collect.horizon))};
   steps_.Step(shards_, update,
               [&](const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
-                AddGradient(shard, gradient, stats);
+                AddA2cGradient(model_, *tape_, shard, rule, advantage_scale_, scratch_, gradient, stats);
               });
 }
 
@@ -188,46 +185,6 @@ void A2c::NormaliseAdvantages() {
   };
   const std::span<const double> totals = SumOverShards(shards_, context_.store, advantage_sums_, add);
   advantage_scale_ = Standardisation::Of(totals, static_cast<double>(config_.collect.steps()));
-}
-
-// Of one shard's part of a round. Samples are used in the order they were collected, where they lie.
-void A2c::AddGradient(const OnPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
-  const RowLayout& layout = shard.rollout.layout();
-  const std::size_t action_size = context_.env.spec.action.size();
-  const A2cLossRule rule{.value_coef = static_cast<float>(config_.value_coef),
-                         .entropy_coef = static_cast<float>(config_.entropy_coef),
-                         .per_sample = 1.0f / (static_cast<float>(config_.collect.envs) *
-                                               static_cast<float>(config_.collect.horizon))};
-  const auto rows = [&](int first) { return shard.rollout.obs().data() + first * layout.width(); };
-  const auto inputs = [&](int first, int n) {
-    return layout.ReadObs(rows(first), static_cast<std::size_t>(n), unpacked_);
-  };
-  const auto loss = [&](int first, int n, const OutputsAndGradients& o) {
-    const A2cBatch batch{.n = n,
-                         .actions = shard.rollout.actions().data() + first * action_size,
-                         .advantages = shard.advantages.data() + first,
-                         .returns = shard.returns.data() + first,
-                         .advantage_mean = advantage_scale_.mean,
-                         .advantage_scale = advantage_scale_.scale};
-    const auto& [outputs, stride] = o.policy;
-    const int size = model_.policy_size();
-    switch (model_.head()) {
-      case ActorCritic::Head::kCategorical:
-        A2cCategoricalLoss(batch, rule, outputs, size, stride, o.d_policy, stats);
-        break;
-      case ActorCritic::Head::kParts: {
-        const std::uint8_t* masks = layout.ReadMasks(rows(first), static_cast<std::size_t>(n), masks_);
-        A2cPartsLoss(batch, rule, outputs, model_.parts(), masks, stride, o.d_policy, stats);
-        break;
-      }
-      case ActorCritic::Head::kGaussian:
-        A2cGaussianLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()), o.d_policy,
-                        model_.LogStd(gradient), stats);
-        break;
-    }
-    A2cValueLoss(batch, rule, o.value.data, o.value.stride, o.d_value, stats);
-  };
-  model_.AddGradient(shard.rollout.samples(), *tape_, gradient, inputs, loss);
 }
 
 void A2c::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "trireme/algo/policy_kernels.h"
 #include "trireme/base/rng.h"
 #include "trireme/base/simd.h"
 #include "trireme/nn/fast_math.h"
@@ -81,6 +82,17 @@ struct SampleParts {
   }
 };
 
+// A gradient (policy_kernels.h) that writes down log pi(a|s) and is zero.
+struct NoteLogProb {
+  float* log_probs;
+
+  template <class T>
+  [[gnu::always_inline]] T operator()(int b, const T& log_prob) const {
+    StoreStrided<T>(log_probs + b, 1, log_prob);
+    return T{};
+  }
+};
+
 // The allowed choice of the highest logit, the first of several.
 int BestOf(const float* logits, const std::uint8_t* mask, int choices) {
   int best = -1;
@@ -126,25 +138,63 @@ OutputView ActorCritic::Value(const float* obs, int n, Tape& tape) const {
   return {tape.Forward(1, obs, n).data(), 1};
 }
 
-void ActorCritic::RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
-                                std::span<float> final_values) const {
-  const RowLayout& layout = rollout.layout();
+void ActorCritic::Values(const Trajectory& trajectory, const RowLayout& layout, Tape& tape,
+                         std::span<float> values, std::span<float> final_values,
+                         std::span<float> log_probs) const {
   thread_local std::vector<float> unpacked;  // kept: no allocation but the first
-  const auto evaluate = [&](const float* rows, int n, auto&& take) {
+  thread_local std::vector<std::uint8_t> masks;
+  const std::size_t action_size = head_ == Head::kGaussian ? policy_size_ : parts_.size();
+  // with_policy: how many of the rows have actions whose log-probabilities are wanted.
+  const auto evaluate = [&](const float* rows, int n, int with_policy, auto&& take) {
     const int pass_size = executor_.pass_size();
     for (int first = 0; first < n; first += pass_size) {
       const int count = std::min(pass_size, n - first);
-      const auto [outputs, stride] =
-          Value(layout.ReadObs(rows + first * layout.width(), static_cast<std::size_t>(count), unpacked),
-                count, tape);
+      const float* at = rows + first * layout.width();
+      const float* obs = layout.ReadObs(at, static_cast<std::size_t>(count), unpacked);
+      const auto [outputs, stride] = Value(obs, count, tape);
       for (int i = 0; i < count; ++i) take(first + i, outputs[i * stride]);
+      const int acting = std::min(count, with_policy - first);
+      if (acting <= 0) continue;
+      const OutputView policy =
+          shared_ ? OutputView{outputs - policy_size_, stride} : Policy(obs, acting, tape);
+      LogProbs(policy, trajectory.actions.data() + first * action_size,
+               layout.ReadMasks(at, static_cast<std::size_t>(acting), masks), acting, tape.params(),
+               log_probs.data() + first);
     }
   };
-  evaluate(rollout.obs().data(), rollout.samples() + rollout.envs(),
-           [&](int i, float value) { values[i] = value; });
-  const std::span<const int> truncated = rollout.truncated_samples();
-  evaluate(rollout.truncated_obs().data(), static_cast<int>(truncated.size()),
+  evaluate(trajectory.obs.data(), trajectory.samples() + trajectory.envs,
+           log_probs.empty() ? 0 : trajectory.samples(), [&](int i, float value) { values[i] = value; });
+  const std::span<const int> truncated = trajectory.truncated_samples;
+  evaluate(trajectory.truncated_obs.data(), static_cast<int>(truncated.size()), 0,
            [&](int i, float value) { final_values[truncated[i]] = value; });
+}
+
+// With the kernels of the losses, so that both see the same bits; the gradients they write are of no use here.
+void ActorCritic::LogProbs(const OutputView& policy, const float* actions, const std::uint8_t* masks, int n,
+                           std::span<const float> params, float* log_probs) const {
+  thread_local std::vector<float> d_outputs, d_log_std;
+  d_outputs.resize(static_cast<std::size_t>(n) * policy.stride);
+  float entropy = 0;
+  const PolicyPass pass{.n = n,
+                        .size = policy_size_,
+                        .stride = policy.stride,
+                        .actions = actions,
+                        .outputs = policy.data,
+                        .d_outputs = d_outputs.data(),
+                        .entropy_sum = &entropy};
+  const NoteLogProb note{log_probs};
+  switch (head_) {
+    case Head::kCategorical:
+      CategoricalGradient(pass, note);
+      break;
+    case Head::kParts:
+      PartsGradient(pass, parts_, masks, note);
+      break;
+    case Head::kGaussian:
+      d_log_std.resize(policy_size_);
+      GaussianGradient(pass, LogStd(params), d_log_std, note);
+      break;
+  }
 }
 
 void ActorCritic::Sample(const ActionRequest& request, Tape& tape) const {

@@ -72,10 +72,11 @@ class ActorCritic {
   OutputView Policy(const float* obs, int n, Tape& tape) const;
   OutputView Value(const float* obs, int n, Tape& tape) const;
 
-  // V of all observations of a rollout, in few large passes: cheaper than one small pass per step while
-  // collecting. values: [T + 1, B]; final_values: [T, B], written where an episode was cut off.
-  void RolloutValues(const Rollout& rollout, Tape& tape, std::span<float> values,
-                     std::span<float> final_values) const;
+  // V of all observations of a trajectory, whose rows are of `layout`, in few large passes: cheaper than one small pass
+  // per step while collecting. values: [T + 1, B]; final_values: [T, B], written where an episode was cut off;
+  // log_probs: [T, B], of the actions that were taken, or empty where they are not wanted.
+  void Values(const Trajectory& trajectory, const RowLayout& layout, Tape& tape, std::span<float> values,
+              std::span<float> final_values, std::span<float> log_probs = {}) const;
 
   // Adds the gradient of a loss over `samples` samples, in passes that the executor chooses: inputs(first, n) gives
   // the observations of some of them, [n, obs], and loss(first, n, OutputsAndGradients) is the loss of these. See
@@ -116,6 +117,9 @@ class ActorCritic {
   auto Sampler(Tape& tape) const {
     return [this, &tape](const ActionRequest& request) { Sample(request, tape); };
   }
+  // log pi(a|s) of n samples, whose policy outputs these are. masks: [n, choices], or null.
+  void LogProbs(const OutputView& policy, const float* actions, const std::uint8_t* masks, int n,
+                std::span<const float> params, float* log_probs) const;
   // The most probable action.
   void Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape, float* actions) const;
 

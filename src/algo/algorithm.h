@@ -6,7 +6,10 @@
 // Whatever crosses shards goes through a ShardSum and then the store, so results do not depend on who owns
 // which shard. A worker that moves on its own (in an asynchronous store) owns all shards of its step.
 //
-// Thread safety: an Algorithm and its settings belong to one worker.
+// An algorithm collects and learns. Those that can learn from what others have collected (AlgorithmEntry::actors) also make
+// a Collector, for actors, and may be given a source of what these send.
+//
+// Thread safety: an Algorithm and its settings belong to one worker, a Collector to one actor.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,7 @@
 #include "trireme/base/config.h"
 #include "trireme/base/state.h"
 #include "trireme/env/env.h"
+#include "trireme/experience/source.h"
 #include "trireme/metrics/metric_row.h"
 #include "trireme/nn/executor.h"
 #include "trireme/optim/optimizer.h"
@@ -37,6 +41,26 @@ struct WorkerContext {
   int first_shard = 0;  // this worker's are first_shard, ..., first_shard + own_shards - 1 of the whole run
   // 0: it is only to act as it has learned: no environments are made, and nobody calls Iterate or SaveShards.
   int own_shards = 1;
+  // Where actors collect for this worker: what they send, a trajectory for each of its shards. It has no environments
+  // then. Null: it collects for itself.
+  ExperienceSource* experience = nullptr;
+};
+
+// What an actor is given. References outlive the collector.
+struct CollectorContext {
+  const EnvEntry& env;
+  const Executor& executor;
+  std::uint64_t seed = 0;
+  int shards = 1;  // trajectories of one step of the learners
+  int index = 0;   // of the actor, among all
+};
+
+// What acts for learners elsewhere.
+class Collector {
+ public:
+  virtual ~Collector() = default;
+  // to <- one trajectory by the policy of `params`; the memory that `to` had is used for the next. Throws Error.
+  virtual void Collect(std::span<const float> params, Trajectory& to) = 0;
 };
 
 class Algorithm {
@@ -87,6 +111,10 @@ class AlgorithmSettings {
   virtual NetworkSpec MakeNetwork(const EnvSpec& env) const = 0;
   virtual const OptimizerSettings& optimizer() const = 0;
   virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;
+  // Null unless AlgorithmEntry::actors.
+  virtual std::unique_ptr<Collector> MakeCollector(const CollectorContext& /*context*/) const {
+    return nullptr;
+  }
 };
 
 // Throws Error when training has diverged: `what` ("the gradient") is not finite.
@@ -102,6 +130,7 @@ struct AlgorithmEntry {
   bool continuous = false;
   bool multi_discrete = false;
   bool masks = false;   // keeps to the actions that an environment allows
+  bool actors = false;  // learns from what others have collected with older parameters
   std::string metrics;  // names it adds to a MetricRow
   std::function<std::unique_ptr<AlgorithmSettings>()> make_settings;
 };

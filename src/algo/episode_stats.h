@@ -31,15 +31,18 @@ inline void ReportEpisodes(std::span<const double> totals, MetricRow& row) {
   row.Set("episodes", count);
 }
 
-// The same over all shards of all workers that move in step; each of `shards` has a rollout.
+// The same over all shards of all workers that move in step. A shard has TakeEpisodes, or a rollout that has it.
 template <class Shard>
 void ShareEpisodes(std::vector<Shard>& shards, ParameterStore& store, MetricRow& row) {
   ShardSum<double> sum(kEpisodeStats);
-  ReportEpisodes(SumOverShards(shards, store, sum,
-                               [](Shard& shard, std::span<double> sums) {
-                                 AddEpisodes(shard.rollout.TakeEpisodes(), sums);
-                               }),
-                 row);
+  const auto add = [](Shard& shard, std::span<double> sums) {
+    if constexpr (requires { shard.TakeEpisodes(); }) {
+      AddEpisodes(shard.TakeEpisodes(), sums);
+    } else {
+      AddEpisodes(shard.rollout.TakeEpisodes(), sums);
+    }
+  };
+  ReportEpisodes(SumOverShards(shards, store, sum, add), row);
 }
 
 }  // namespace trireme

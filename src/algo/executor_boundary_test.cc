@@ -22,6 +22,8 @@ const RunCase kCases[] = {
      "a2c",
      "Pendulum-v1",
      {"envs=16", "rounds=4", "hidden=[8]", "target_tau=0.3", "value_learning_rate=0.01"}},
+    {"Impala", "impala", "CartPole-v1", {"envs=16", "rounds=4", "hidden=[8]", "shared_tower=true"}},
+    {"AppoContinuous", "appo", "Pendulum-v1", {"envs=16", "horizon=24", "hidden=[8]"}},
     {"Dqn",
      "dqn",
      "CartPole-v1",

@@ -27,7 +27,7 @@ struct OnPolicyShard {
 
   // values and final_values, with the parameters of the tape.
   void EstimateValues(const ActorCritic& model, Tape& tape) {
-    model.RolloutValues(rollout, tape, values.span(), final_values.span());
+    model.Values(trajectory(), layout(), tape, values.span(), final_values.span());
   }
   // advantages and returns, from rewards and values (gae.h).
   void EstimateAdvantages(double gamma, double lambda) {
@@ -42,6 +42,9 @@ struct OnPolicyShard {
                 .lambda = static_cast<float>(lambda)},
                advantages.span(), returns.span());
   }
+
+  const Trajectory& trajectory() const { return rollout.trajectory(); }
+  const RowLayout& layout() const { return rollout.layout(); }
 
   void Save(StateWriter& out) const { rollout.Save(out); }
   void Load(const StateReader& in) { rollout.Load(in); }
@@ -59,29 +62,35 @@ struct OnPolicyShard {
   AlignedBuffer<float> returns;       // [T, B]
 };
 
-// Some samples of a shard, gathered: [n, ...] each.
+// Some samples of a shard, gathered: [n, ...] each. A shard has a trajectory() of rows of a layout(), advantages, returns
+// and values.
 struct OnPolicyBatch {
   OnPolicyBatch(const EnvSpec& env, std::size_t capacity)
-      : obs(capacity * env.obs.size()),
+      : action_size(env.action.size()),
+        obs(capacity * env.obs.size()),
         actions(capacity * env.action.size()),
         log_probs(capacity),
         advantages(capacity),
         returns(capacity),
         values(capacity) {}
 
-  void GatherObs(const OnPolicyShard& shard, std::span<const int> samples) {
-    shard.rollout.layout().GatherObs(shard.rollout.obs().data(), samples, obs);
+  template <class Shard>
+  void GatherObs(const Shard& shard, std::span<const int> samples) {
+    shard.layout().GatherObs(shard.trajectory().obs.data(), samples, obs);
   }
   // All but the observations; `values` only where they are wanted.
-  void GatherRest(const OnPolicyShard& shard, std::span<const int> samples, bool with_values) {
-    masks = shard.rollout.layout().GatherMasks(shard.rollout.obs().data(), samples, mask_bytes_);
-    GatherRows(shard.rollout.actions(), shard.rollout.env_spec().action.size(), samples, actions);
-    GatherRows(shard.rollout.extra(), 1, samples, log_probs);
+  template <class Shard>
+  void GatherRest(const Shard& shard, std::span<const int> samples, bool with_values) {
+    const Trajectory& trajectory = shard.trajectory();
+    masks = shard.layout().GatherMasks(trajectory.obs.data(), samples, mask_bytes_);
+    GatherRows(trajectory.actions.span(), action_size, samples, actions);
+    GatherRows(trajectory.extra.span(), 1, samples, log_probs);
     GatherRows(shard.advantages.span(), 1, samples, advantages);
     GatherRows(shard.returns.span(), 1, samples, returns);
     if (with_values) GatherRows(shard.values.span(), 1, samples, values);
   }
 
+  std::size_t action_size;
   std::vector<float> obs, actions, log_probs, advantages, returns, values;
   const std::uint8_t* masks = nullptr;  // null where everything is always allowed
 

@@ -20,8 +20,8 @@
 #include "trireme/algo/blocks.h"
 #include "trireme/algo/episode_stats.h"
 #include "trireme/algo/on_policy.h"
-#include "trireme/algo/ppo_loss.h"
 #include "trireme/algo/settings.h"
+#include "trireme/algo/trajectory_loss.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/rollout/normaliser.h"
 
@@ -136,8 +136,6 @@ class Ppo final : public Algorithm {
   void NormaliseRewards();
   void ShareStatistics(MetricRow& row);
   void Update(double progress, MetricRow& row);
-  void AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient,
-                   std::span<float> stats);
   // Over all shards.
   int MinibatchSize(int part) const {
     return static_cast<int>(shards_[0].minibatches[part].size()) * context_.shards;
@@ -252,7 +250,8 @@ void Ppo::Update(double progress, MetricRow& row) {
     tape_->SetParams(context_.store.Pull());
     const std::span<const float> stats = steps_.Step(
         shards_, update, [&](const Shard& shard, std::span<float> gradient, std::span<float> sums) {
-          AddGradient(shard, part, rule, gradient, sums);
+          AddPpoGradient(model_, *tape_, shard, shard.minibatches[part], rule, advantage_scales_[part],
+                         batch_, gradient, sums);
         });
     samples += size;
     if (config_.target_kl > 0 && stats[kApproxKl] / size > 1.5 * config_.target_kl) break;
@@ -267,43 +266,6 @@ void Ppo::Update(double progress, MetricRow& row) {
   row.Set("clip_fraction", steps_.total(kClipped) / samples);
   row.Set("learning_rate", learning_rate);
   steps_.Report(row);
-}
-
-// The gradient of one shard's part of mini-batch `part`, counted over all epochs.
-void Ppo::AddGradient(const Shard& shard, int part, const PpoLossRule& rule, std::span<float> gradient,
-                      std::span<float> stats) {
-  const std::span<const int> samples = shard.minibatches[part];
-  const int size = model_.policy_size();
-  const auto inputs = [&](int first, int n) {
-    batch_.GatherObs(shard, samples.subspan(first, n));
-    return batch_.obs.data();
-  };
-  const auto loss = [&](int first, int n, const OutputsAndGradients& o) {
-    batch_.GatherRest(shard, samples.subspan(first, n), rule.value_clip > 0);
-    const PpoBatch batch{.n = n,
-                         .actions = batch_.actions.data(),
-                         .old_log_probs = batch_.log_probs.data(),
-                         .advantages = batch_.advantages.data(),
-                         .returns = batch_.returns.data(),
-                         .old_values = batch_.values.data(),
-                         .advantage_mean = advantage_scales_[part].mean,
-                         .advantage_scale = advantage_scales_[part].scale};
-    const auto& [outputs, stride] = o.policy;
-    switch (model_.head()) {
-      case ActorCritic::Head::kCategorical:
-        CategoricalPolicyLoss(batch, rule, outputs, size, stride, o.d_policy, stats);
-        break;
-      case ActorCritic::Head::kParts:
-        PartsPolicyLoss(batch, rule, outputs, model_.parts(), batch_.masks, stride, o.d_policy, stats);
-        break;
-      case ActorCritic::Head::kGaussian:
-        GaussianPolicyLoss(batch, rule, outputs, size, stride, model_.LogStd(tape_->params()), o.d_policy,
-                           model_.LogStd(gradient), stats);
-        break;
-    }
-    ValueLoss(batch, rule, o.value.data, o.value.stride, o.d_value, stats);
-  };
-  model_.AddGradient(static_cast<int>(samples.size()), *tape_, gradient, inputs, loss);
 }
 
 // The observations as the network is given them.

@@ -5,7 +5,9 @@
 
 #include "trireme/algo/a2c.h"
 #include "trireme/algo/algorithm.h"
+#include "trireme/algo/appo.h"
 #include "trireme/algo/dqn.h"
+#include "trireme/algo/impala.h"
 #include "trireme/algo/ppo.h"
 #include "trireme/base/text.h"
 
@@ -18,7 +20,8 @@ struct Registry {
 };
 
 Registry& TheRegistry() {
-  static Registry registry{.mutex = {}, .table = {PpoEntry(), A2cEntry(), DqnEntry()}};
+  static Registry registry{.mutex = {},
+                           .table = {PpoEntry(), A2cEntry(), DqnEntry(), ImpalaEntry(), AppoEntry()}};
   return registry;
 }
 

@@ -30,6 +30,15 @@ void StepConfig::NormField(ConfigFields& field) {
       .Tune(Search::Log(0.3, 5));
 }
 
+UpdateRule StepConfig::RuleWithValueRate(double progress, double value_rate, const Network& network) const {
+  UpdateRule rule = Rule(Rate(progress));
+  if (value_rate == 0) return rule;
+  const double rate = Scheduled(value_rate, learning_rate_schedule, progress);
+  const auto [begin, end] = network.TowerRange(1);
+  rule.groups.Add({.begin = begin, .end = end, .learning_rate = static_cast<float>(rate)});
+  return rule;
+}
+
 void HiddenConfig::Fields(ConfigFields& field) {
   field("hidden", hidden, "units of each hidden layer", Between(1, 4096)).Tune(Search::Layers(1, 2, 16, 128));
   field("activation", activation, "nonlinearity after each hidden layer", kActivationNames)

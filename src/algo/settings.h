@@ -12,6 +12,7 @@
 
 #include "trireme/algo/algorithm.h"
 #include "trireme/base/config.h"
+#include "trireme/nn/network.h"
 #include "trireme/nn/spec.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/store/parameter_store.h"
@@ -46,6 +47,8 @@ struct StepConfig {
   }
   double Rate(double progress) const { return Scheduled(learning_rate, learning_rate_schedule, progress); }
   UpdateRule Rule(double rate) const { return {static_cast<float>(rate), max_grad_norm}; }
+  // At `progress`, where the second tower of `network`, the value function, has an initial rate of its own; 0: it has not.
+  UpdateRule RuleWithValueRate(double progress, double value_rate, const Network& network) const;
 };
 
 // The hidden layers that all towers of a network have alike.
@@ -64,7 +67,7 @@ void CheckSplitsEvenly(std::string_view name, int count, int shards);
 
 // The settings of algorithm A from A::Config, which has Fields (its own, then its network's and optimizer's),
 // Validate, ExperienceBytes, MakeNetwork and `optimizer`, as AlgorithmSettings has them, and may have
-// NeedsWorkersInStep.
+// NeedsWorkersInStep and MakeCollector.
 template <class A>
 class SettingsOf final : public AlgorithmSettings {
  public:
@@ -79,6 +82,10 @@ class SettingsOf final : public AlgorithmSettings {
   const OptimizerSettings& optimizer() const override { return config_.optimizer; }
   std::unique_ptr<Algorithm> Make(const WorkerContext& context) const override {
     return std::make_unique<A>(config_, context);
+  }
+  std::unique_ptr<Collector> MakeCollector(const CollectorContext& context) const override {
+    if constexpr (requires { config_.MakeCollector(context); }) return config_.MakeCollector(context);
+    return nullptr;
   }
 
  private:

@@ -17,6 +17,8 @@ const RunCase kCases[] = {
     {"PpoNormalised", "ppo", "Pendulum", {"envs=24", "horizon=70", "hidden=[16]", "normalise_obs=true"}},
     {"PpoMasks", "ppo", "Corridor", {"envs=24", "horizon=16", "hidden=[16]"}},
     {"A2cParts", "a2c", "Dials", {"envs=24", "rounds=4", "hidden=[16]"}},
+    {"ImpalaMasks", "impala", "Corridor", {"envs=24", "rounds=4", "hidden=[16]"}},
+    {"AppoParts", "appo", "Dials", {"envs=24", "horizon=16", "hidden=[16]"}},
     {"Dqn",
      "dqn",
      "CartPole",

@@ -60,6 +60,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
     if (value) settings.fields.Set(name, *value, fmt::format("--{}", name));
   };
   apply("workers", flags.workers);
+  apply("actors", flags.actors);
   apply("store", flags.store);
   if (flags.model_parallel) settings.fields.Set("model_parallel", *flags.model_parallel, "--model-parallel");
   apply("steps", flags.steps);

@@ -108,6 +108,9 @@ GivenChoice GivenBy(const TrainFlags& flags, const RunSettings& settings) {
   if (choice.workers && choice.store && choice.compress && choice.model_parallel) {
     Fail("--parallel auto has nothing to choose: workers, store, compress and model_parallel are all given");
   }
+  if (run.actors > 0) {
+    Fail("--parallel auto tries workers that collect for themselves: it does not go together with actors");
+  }
   if (!run.schedule.empty()) {
     Fail(
         "--parallel auto does not go together with schedule, which is an order of workers that are known: "
@@ -164,6 +167,10 @@ void PrintWorkers(const RunFacts& facts) {
                  100 * facts.expected_bubble);
     }
     fmt::print("\n");
+  }
+  if (!facts.lag.empty()) {
+    fmt::print("{} actors: their policies were {:.2f} versions behind, at most {}; {} trajectories too old\n",
+               facts.actors, facts.lag_mean, facts.lag_most, facts.too_old);
   }
   if (!facts.staleness.empty()) {
     fmt::print("staleness of gradients: mean {:.2f}, most {} versions\n", facts.staleness_mean,
@@ -270,6 +277,9 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");
   command.Option("--workers", flags->workers,
                  "threads that train, in each process; in step the result does not depend on it");
+  command.Option(
+      "--actors", flags->actors,
+      "impala, appo: threads that only collect, for workers that then only learn (0: workers do both)");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

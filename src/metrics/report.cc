@@ -186,6 +186,15 @@ Row FiguresOf(const RunFacts& facts) {
                      {"waited_s", link.waited_s}});
   }
   if (!links.empty()) add({"links", "", links});
+  if (facts.actors > 0) add({"actors", "Actors", facts.actors});
+  if (!facts.lag.empty()) {
+    add({"policy_lag_mean", "Policy lag", facts.lag_mean,
+         fmt::format("mean {:.2f}, most {}; trajectories by age of their policy in versions: {}; {} too old",
+                     facts.lag_mean, facts.lag_most, StalenessText(facts.lag), facts.too_old)});
+    add({"policy_lag_max", "", facts.lag_most});
+    add({"policy_lag_histogram", "", facts.lag});
+    add({"too_old", "", facts.too_old});
+  }
   if (!facts.staleness.empty()) {
     add({"staleness_mean", "Staleness", facts.staleness_mean,
          fmt::format("mean {:.2f}, most {}; gradients by age in versions: {}", facts.staleness_mean,

@@ -87,6 +87,13 @@ struct RunFacts {
   std::uint64_t experience_bytes = 0;  // memory for rollouts and replay
   std::vector<WorkerFacts> per_worker = {};
   std::vector<LinkFacts> links = {};
+  int actors = 0;
+  // With actors: how many trajectories were by policies 0, 1, 2, ... versions old when they were learned from, in the
+  // last process of the run; the last counts all that were older. Empty otherwise.
+  std::vector<std::uint64_t> lag = {};
+  double lag_mean = 0;
+  std::uint64_t lag_most = 0;
+  std::uint64_t too_old = 0;  // trajectories that were left out
   // Asynchronous runs: how many gradients were 0, 1, 2, ... versions old when they were applied; the last
   // counts all that were older. Empty otherwise.
   std::vector<std::uint64_t> staleness = {};

@@ -10,20 +10,13 @@ namespace trireme {
 
 Rollout::Rollout(const EnvEntry& env, const ShardSpec& shard, int steps)
     : shard_(shard),
-      steps_(steps),
       can_be_saved_(env.facts.snapshots),
       steps_elsewhere_(env.facts.steps_elsewhere),
       layout_(env.spec),
-      action_size_(env.spec.action.size()) {
+      action_size_(env.spec.action.size()),
+      now_(layout_, action_size_, steps, shard.envs),
+      running_returns_(shard.envs) {
   TRIREME_CHECK(steps > 0 && shard.envs > 0);
-  const std::size_t samples = static_cast<std::size_t>(steps) * shard.envs;
-  obs_ = AlignedBuffer<float>((samples + shard.envs) * layout_.width());
-  actions_ = AlignedBuffer<float>(samples * action_size_);
-  extra_ = AlignedBuffer<float>(samples);
-  rewards_ = AlignedBuffer<float>(samples);
-  terminated_ = AlignedBuffer<std::uint8_t>(samples);
-  truncated_ = AlignedBuffer<std::uint8_t>(samples);
-  running_returns_ = AlignedBuffer<float>(shard.envs);
   const int groups = steps_elsewhere_ ? std::min(2, shard.envs) : 1;
   for (int g = 0; g < groups; ++g) {
     const int first = shard.envs * g / groups, end = shard.envs * (g + 1) / groups;
@@ -37,7 +30,7 @@ void Rollout::Normalise(const Normaliser* normaliser, int n, float* rows) const 
 }
 
 float* Rollout::PackObs(const Group& group, int t) {
-  float* const rows = obs_.data() + SampleOf(group, t) * layout_.width();
+  float* const rows = now_.obs.data() + SampleOf(group, t) * layout_.width();
   layout_.Pack(group.batch->obs().data(), group.batch->masks().data(), group.batch->size(), rows);
   return rows;
 }
@@ -46,8 +39,8 @@ float* Rollout::PackObs(const Group& group, int t) {
 void Rollout::Begin(const Normaliser* normaliser) {
   for (const Group& group : groups_) Normalise(normaliser, group.batch->size(), PackObs(group, 0));
   ended_ = 0;
-  truncated_samples_.clear();
-  truncated_obs_.clear();
+  now_.truncated_samples.clear();
+  now_.truncated_obs.clear();
   raw_sums_.assign(normaliser == nullptr ? 0 : normaliser->sums_size(), 0.0);
 }
 
@@ -58,15 +51,15 @@ ActionRequest Rollout::Request(const Group& group, int t) {
           .step = step_number_ + static_cast<std::uint64_t>(t),
           .first_env = shard_.first_env() + static_cast<std::uint32_t>(group.first),
           .n = n,
-          .obs = layout_.ReadObs(obs_.data() + at * layout_.width(), n, unpacked_),
+          .obs = layout_.ReadObs(now_.obs.data() + at * layout_.width(), n, unpacked_),
           .masks = layout_.mask_size() == 0 ? nullptr : group.batch->masks().data(),
-          .actions = actions_.data() + at * action_size_,
-          .extra = extra_.data() + at};
+          .actions = now_.actions.data() + at * action_size_,
+          .extra = now_.extra.data() + at};
 }
 
 void Rollout::BeginStep(const Group& group, int t) {
   group.batch->StepBegin(
-      actions_.span().subspan(SampleOf(group, t) * action_size_, group.batch->size() * action_size_));
+      now_.actions.span().subspan(SampleOf(group, t) * action_size_, group.batch->size() * action_size_));
 }
 
 void Rollout::EndStep(std::span<const Turn> turns, int t, const Normaliser* normaliser) {
@@ -77,9 +70,9 @@ void Rollout::EndStep(std::span<const Turn> turns, int t, const Normaliser* norm
 void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
   const EnvBatch& batch = *group.batch;
   const std::size_t at = SampleOf(group, t);
-  std::ranges::copy(batch.rewards(), rewards_.begin() + at);
-  std::ranges::copy(batch.terminated(), terminated_.begin() + at);
-  std::ranges::copy(batch.truncated(), truncated_.begin() + at);
+  std::ranges::copy(batch.rewards(), now_.rewards.begin() + at);
+  std::ranges::copy(batch.terminated(), now_.terminated.begin() + at);
+  std::ranges::copy(batch.truncated(), now_.truncated.begin() + at);
 
   if (layout_.mask_size() > 0) CheckMasks(batch);
   float* const next = PackObs(group, t + 1);
@@ -91,13 +84,13 @@ void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
   if (!finished.empty()) CheckFinished(batch, finished);
   ended_ += finished.size();
   for (const EpisodeEnd& end : finished) {
-    episodes_.count += 1;
-    episodes_.return_sum += end.episode_return;
-    episodes_.length_sum += end.length;
+    now_.episodes.count += 1;
+    now_.episodes.return_sum += end.episode_return;
+    now_.episodes.length_sum += end.length;
     if (end.terminated) continue;
-    truncated_samples_.push_back(static_cast<int>(at) + end.env);
-    truncated_obs_.resize(truncated_obs_.size() + layout_.width());
-    float* const row = truncated_obs_.data() + truncated_obs_.size() - layout_.width();
+    now_.truncated_samples.push_back(static_cast<int>(at) + end.env);
+    now_.truncated_obs.resize(now_.truncated_obs.size() + layout_.width());
+    float* const row = now_.truncated_obs.data() + now_.truncated_obs.size() - layout_.width();
     const std::size_t i = static_cast<std::size_t>(end.env);
     if (layout_.mask_size() > 0) CheckFinalMask(batch, end.env);
     layout_.Pack(batch.final_obs().data() + i * batch.spec().obs.bytes(),
@@ -107,14 +100,14 @@ void Rollout::Record(const Group& group, int t, const Normaliser* normaliser) {
 }
 
 void Rollout::End() {
-  step_number_ += static_cast<std::uint64_t>(steps_);
+  step_number_ += static_cast<std::uint64_t>(steps());
   CheckFlags();
 }
 
 // Those of listed episodes are right: there must be no others.
 void Rollout::CheckFlags() const {
   std::uint32_t flags = 0;
-  for (int i = 0; i < samples(); ++i) flags += std::uint32_t{terminated_[i]} + truncated_[i];
+  for (int i = 0; i < samples(); ++i) flags += std::uint32_t{now_.terminated[i]} + now_.truncated[i];
   if (flags == ended_) return;
   Fail("{} is not what it says it is: it has set {} flags for ended episodes and listed {} in {} steps",
        env_spec().name, flags, ended_, samples());
@@ -123,13 +116,20 @@ void Rollout::CheckFlags() const {
 void Rollout::AddReturnsTo(std::span<double> sums, float discount, const Normaliser& normaliser) {
   for (int i = 0; i < samples(); ++i) {
     float& g = running_returns_[i % envs()];
-    g = discount * g + rewards_[i];
+    g = discount * g + now_.rewards[i];
     normaliser.AddTo(sums, &g);
-    if ((terminated_[i] | truncated_[i]) != 0) g = 0;
+    if ((now_.terminated[i] | now_.truncated[i]) != 0) g = 0;
   }
 }
 
-EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(episodes_, {}); }
+void Rollout::Exchange(Trajectory& other) {
+  if (other.samples() == 0) other = Trajectory(layout_, action_size_, steps(), envs());
+  TRIREME_CHECK(other.steps == steps() && other.envs == envs());
+  std::swap(now_, other);
+  now_.episodes = {};
+}
+
+EpisodeTotals Rollout::TakeEpisodes() { return std::exchange(now_.episodes, {}); }
 
 std::string Rollout::Scope() const { return fmt::format("shard/{}", shard_.index); }
 

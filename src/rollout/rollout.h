@@ -1,9 +1,4 @@
-// T steps of experience from the environments of one shard, and how they are collected.
-//
-// Observations are stored as rows (env/row.h), [T, B, width], one sample after the other: as the environment
-// gives them, bytes as bytes, with their masks; or normalised if the algorithm normalises. The observation
-// after the last step is row T, so that values are computed for T + 1 rows in one pass. The last observations
-// of truncated episodes are kept in a list, for bootstrapping.
+// The environments of one shard, and how a trajectory is collected from them.
 //
 // Environments that step elsewhere (EnvFacts) are two groups, each a batch of its own. A worker collects with all its
 // shards together: one half of their groups is on its way while actions are chosen for the other; with a single shard,
@@ -23,6 +18,7 @@
 #include "trireme/env/env.h"
 #include "trireme/env/row.h"
 #include "trireme/rollout/normaliser.h"
+#include "trireme/rollout/trajectory.h"
 
 namespace trireme {
 
@@ -32,11 +28,6 @@ struct ShardSpec {
   int envs = 0;            // environments per shard
   std::uint64_t seed = 0;  // of all its randomness
   std::uint32_t first_env() const { return static_cast<std::uint32_t>(index * envs); }
-};
-
-// Returns and lengths of episodes that ended, summed since the last reset of the counters.
-struct EpisodeTotals {
-  double count = 0, return_sum = 0, length_sum = 0;
 };
 
 // What a policy is asked: actions for environments that lie one after the other.
@@ -81,23 +72,25 @@ class Rollout {
   }
 
   bool steps_elsewhere() const { return steps_elsewhere_; }
-  int steps() const { return steps_; }
+  int steps() const { return now_.steps; }
   int envs() const { return shard_.envs; }
-  int samples() const { return steps_ * envs(); }
+  int samples() const { return now_.samples(); }
   const ShardSpec& shard() const { return shard_; }
   const EnvSpec& env_spec() const { return groups_[0].batch->spec(); }
   const RowLayout& layout() const { return layout_; }
 
-  std::span<const float> obs() const { return obs_.span(); }                       // [T + 1, B, width]
-  std::span<const float> actions() const { return actions_.span(); }               // [T, B, action_size]
-  std::span<const float> extra() const { return extra_.span(); }                   // [T, B]
-  std::span<float> rewards() { return rewards_.span(); }                           // [T, B]
-  std::span<const std::uint8_t> terminated() const { return terminated_.span(); }  // [T, B]
-  std::span<const std::uint8_t> truncated() const { return truncated_.span(); }    // [T, B]
-
-  // Truncated episodes of this rollout: sample index t * B + b, ascending, and last observation, [n, width].
-  std::span<const int> truncated_samples() const { return truncated_samples_; }
-  std::span<const float> truncated_obs() const { return truncated_obs_; }
+  // What was collected last; its episodes are those since TakeEpisodes.
+  const Trajectory& trajectory() const { return now_; }
+  std::span<const float> obs() const { return now_.obs.span(); }
+  std::span<const float> actions() const { return now_.actions.span(); }
+  std::span<const float> extra() const { return now_.extra.span(); }
+  std::span<float> rewards() { return now_.rewards.span(); }
+  std::span<const std::uint8_t> terminated() const { return now_.terminated.span(); }
+  std::span<const std::uint8_t> truncated() const { return now_.truncated.span(); }
+  std::span<const int> truncated_samples() const { return now_.truncated_samples; }
+  std::span<const float> truncated_obs() const { return now_.truncated_obs; }
+  // Hands it over, for the memory of another one of the same shape, or of none yet.
+  void Exchange(Trajectory& other);
 
   // What the normaliser needs to learn from the raw observations of this rollout; empty if there was none.
   std::span<const double> raw_sums() const { return raw_sums_; }
@@ -134,7 +127,7 @@ class Rollout {
   template <class Policy>
   static void CollectInTurns(std::span<const Turn> turns, const Normaliser* normaliser, Policy&& policy) {
     const std::size_t half = turns.size() / 2;
-    const int steps = turns[0].rollout->steps_;
+    const int steps = turns[0].rollout->steps();
     for (int t = 0; t < steps; ++t) {
       for (const std::span<const Turn> some : {turns.first(half), turns.subspan(half)}) {
         if (t > 0) EndStep(some, t - 1, normaliser);
@@ -166,21 +159,16 @@ class Rollout {
   std::string EnvScope(const Group& group) const;
 
   ShardSpec shard_;
-  int steps_;
   bool can_be_saved_, steps_elsewhere_;
   std::vector<Group> groups_;
   RowLayout layout_;
   std::size_t action_size_;
   std::uint64_t step_number_ = 0;  // of the whole run: keys the random draws of a step
-  AlignedBuffer<float> obs_, actions_, extra_, rewards_;
-  AlignedBuffer<std::uint8_t> terminated_, truncated_;
+  Trajectory now_;
   AlignedBuffer<float> running_returns_;  // [B], see AddReturnsTo
   std::size_t ended_ = 0;                 // episodes, in this rollout
-  std::vector<int> truncated_samples_;
-  std::vector<float> truncated_obs_;
   std::vector<double> raw_sums_;
   std::vector<float> unpacked_;  // scratch
-  EpisodeTotals episodes_;
 };
 
 }  // namespace trireme

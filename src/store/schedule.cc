@@ -56,8 +56,8 @@ Schedule::Schedule(std::string_view text, int workers) : turns_(Parse(text)), le
 // Requires the lock.
 void Schedule::AwaitTurn(std::unique_lock<std::mutex>& lock, int worker, Operation operation) {
   TRIREME_CHECK(!left_[worker]);
-  turned_.wait(lock, [&] { return aborted_ || turns_[Current()].worker == worker; });
-  if (aborted_) Fail("another worker failed");
+  turned_.wait(lock, [&] { return !aborted_.empty() || turns_[Current()].worker == worker; });
+  if (!aborted_.empty()) Fail("{}", aborted_);
   if (turns_[Current()].operation != operation) {
     Fail("schedule: worker {} is to {} but wants to {}; the algorithm must pull and push alternately", worker,
          operation == Operation::kPull ? "push" : "pull", operation == Operation::kPull ? "pull" : "push");
@@ -85,9 +85,9 @@ void Schedule::Leave(int worker) {
   turned_.notify_all();
 }
 
-void Schedule::Abort() {
+void Schedule::Abort(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  aborted_ = true;
+  if (aborted_.empty()) aborted_ = why;
   turned_.notify_all();
 }
 

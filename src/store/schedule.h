@@ -28,6 +28,9 @@ class Schedule {
   // alternately: with any other order a worker would wait for ever.
   Schedule(std::string_view text, int workers);
 
+  // One round of it.
+  const std::vector<Turn>& turns() const { return turns_; }
+
   // Blocks until it is this worker's turn, runs `operate` alone, and passes the turn on. Throws Error when
   // the schedule says that the worker's next operation is another one, or after Abort().
   template <class Operate>
@@ -40,8 +43,8 @@ class Schedule {
 
   // The worker takes no further part: its turns are skipped.
   void Leave(int worker);
-  // Everyone who waits, or will, gets an Error.
-  void Abort();
+  // Everyone who waits, or will, gets an Error that says why; the first one counts.
+  void Abort(const std::string& why = "another worker failed");
 
  private:
   void AwaitTurn(std::unique_lock<std::mutex>& lock, int worker, Operation operation);
@@ -53,7 +56,7 @@ class Schedule {
   std::condition_variable turned_;
   std::size_t next_ = 0;    // behind the last turn taken, an index into turns_
   std::vector<bool> left_;  // by worker
-  bool aborted_ = false;
+  std::string aborted_;     // why; empty: it was not
 };
 
 }  // namespace trireme

@@ -16,6 +16,8 @@ void VisitParts(Account& account, Visitor&& visit) {
   visit(account.facts);
   visit(account.traffic);
   visit(account.staleness);
+  visit(account.lag);
+  visit(account.too_old);
   visit(account.cpu_s);
   visit(account.env.count);
   visit(account.env.last);
@@ -82,12 +84,25 @@ std::uint64_t RoundsOf(const std::vector<WorkerAccount>& accounts, bool asynchro
   return asynchronous ? sum : most;
 }
 
+namespace {
+
+// Without the empty end.
+std::vector<std::uint64_t> HistogramOf(const Staleness& staleness) {
+  const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
+                                [](std::uint64_t count) { return count > 0; });
+  return {staleness.pushes.begin(), end.base()};
+}
+
+}  // namespace
+
 void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, RunFacts& facts) {
-  Staleness staleness;
+  Staleness staleness, lag;
   EnvFailures last;
   for (std::size_t worker = 0; worker < accounts.size(); ++worker) {
     facts.per_worker.push_back(accounts[worker].facts);
     staleness += accounts[worker].staleness;
+    lag += accounts[worker].lag;
+    facts.too_old += accounts[worker].too_old;
     const EnvFailures& env = accounts[worker].env;
     facts.env_failures += env.count;
     if (env.count > 0 && env.last_s >= last.last_s) last = env;
@@ -110,10 +125,11 @@ void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, 
     }
   }
   facts.env_last_failure = last.last;
+  facts.lag = HistogramOf(lag);
+  facts.lag_mean = lag.mean();
+  facts.lag_most = lag.most;
   if (!asynchronous) return;
-  const auto end = std::find_if(staleness.pushes.rbegin(), staleness.pushes.rend(),
-                                [](std::uint64_t count) { return count > 0; });
-  facts.staleness.assign(staleness.pushes.begin(), end.base());
+  facts.staleness = HistogramOf(staleness);
   facts.staleness_mean = staleness.mean();
   facts.staleness_most = staleness.most;
 }

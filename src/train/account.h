@@ -17,6 +17,8 @@ struct WorkerAccount {
   WorkerFacts facts;
   Traffic traffic;
   Staleness staleness;
+  Staleness lag = {};         // of the policies that its experience is by
+  std::uint64_t too_old = 0;  // trajectories that were left out for it
   // Of its process, and of those that step environments for it. The first thread tells both.
   double cpu_s = 0;
   EnvFailures env = {};

@@ -230,13 +230,14 @@ TEST_F(EnvFactsTest, AnEnvironmentThatContradictsItselfEndsTheRun) {
 }
 
 TEST_F(EnvFactsTest, AlgorithmsRefuseActionsTheyCannotDrive) {
-  EXPECT_EQ(Refusal("TestDials-v0", "dqn", {}),
-            "TestDials-v0 has multi-discrete actions, which dqn cannot drive; these can: ppo, a2c");
+  EXPECT_EQ(
+      Refusal("TestDials-v0", "dqn", {}),
+      "TestDials-v0 has multi-discrete actions, which dqn cannot drive; these can: ppo, a2c, impala, appo");
   EXPECT_EQ(Refusal(kBytes, "ppo", {"normalise_obs=true"}),
             "normalise_obs is for observations of floats; those of FactsTest.Bytes-v0 are bytes, scaled to 0 "
             "... 1");
   EXPECT_EQ(Refusal("Pendulum-v1", "dqn", {}),
-            "Pendulum-v1 has continuous actions, which dqn cannot drive; these can: ppo, a2c");
+            "Pendulum-v1 has continuous actions, which dqn cannot drive; these can: ppo, a2c, impala, appo");
 }
 
 // The mean return of who knows the corridor, on the episodes of the evaluation.

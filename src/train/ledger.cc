@@ -15,12 +15,24 @@ void Ledger::GoOn(const RunProgress& earlier) {
   earlier_rounds_ = earlier.rounds;
 }
 
+void Ledger::WaitsFor(const SentExperience* experience) {
+  received_before_ = received();
+  experience_ = experience;
+}
+
+ReceivedExperience Ledger::received() const {
+  ReceivedExperience all = received_before_;
+  if (experience_ != nullptr) all += experience_->received();
+  return all;
+}
+
 double Ledger::wall_s() const { return earlier_wall_s_ + MonotonicSeconds() - options_.started_s; }
 
 Traffic Ledger::traffic() const {
   Traffic traffic = links_.traffic();
   traffic += links_.store().traffic();
   traffic -= aside_;
+  traffic.idle_s += received().waited_s;
   return traffic;
 }
 
@@ -79,6 +91,8 @@ WorkerAccount Ledger::Own() {
   WorkerAccount account{.facts = own_,
                         .traffic = spent,
                         .staleness = links_.store().staleness(),
+                        .lag = received().lag,
+                        .too_old = received().too_old,
                         .split = links_.split_facts(),
                         .links = links_.links()};
   if (links_.thread() != 0) return account;

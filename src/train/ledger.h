@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/experience/sent_experience.h"
 #include "trireme/train/account.h"
 #include "trireme/train/run_state.h"
 #include "trireme/train/topology.h"
@@ -28,11 +29,15 @@ class Ledger {
 
   void AddSteps(std::int64_t steps) { own_.steps += steps; }
   void AddBusy(double seconds) { own_.busy_s += seconds; }
+  // What actors send, from now on; null: nothing. It outlives the ledger, or the next call.
+  void WaitsFor(const SentExperience* experience);
 
   // Since the run began.
   double wall_s() const;
   // Of this worker since this process began, for training.
   Traffic traffic() const;
+  // From actors, since this process began.
+  ReceivedExperience received() const;
   // By codecs, since the run began.
   std::int64_t bytes_saved() const { return earlier_.bytes_saved + traffic().bytes_saved; }
 
@@ -60,8 +65,10 @@ class Ledger {
   WorkerLinks& links_;
   const TrainOptions& options_;
   const EnvProcesses* processes_;
-  double before_cpu_s_;        // of these processes, before this run
-  WorkerFacts own_, earlier_;  // earlier processes: of this worker
+  const SentExperience* experience_ = nullptr;
+  ReceivedExperience received_before_;  // from earlier ones
+  double before_cpu_s_;                 // of these processes, before this run
+  WorkerFacts own_, earlier_;           // earlier processes: of this worker
   double earlier_wall_s_ = 0, earlier_cpu_s_ = 0;
   Traffic earlier_traffic_;
   std::uint64_t earlier_rounds_ = 0;

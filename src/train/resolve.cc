@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "trireme/codec/difference.h"
+#include "trireme/experience/sent_experience.h"
 #include "trireme/split/network_parts.h"
 #include "trireme/store/schedule.h"
 #include "trireme/train/run_config.h"
@@ -113,6 +114,44 @@ ModelSplit ResolveSplit(RunConfig& run) {
   return split;
 }
 
+// Before the workers: with actors, processors are for those.
+void ResolveActors(RunConfig& run) {
+  if (run.actors == 0) {
+    if (run.queue > 0 || run.max_lag > 0)
+      Fail("queue and max_lag are about experience of actors: set them to 0, or say --actors, too");
+    return;
+  }
+  if (!FindAlgorithm(run.algo).actors) {
+    std::string names;
+    for (const AlgorithmEntry& entry : AllAlgorithms()) {
+      if (entry.actors) names += (names.empty() ? "" : ", ") + entry.name;
+    }
+    Fail("{} learns only from what its own policy has just collected; these learn from actors: {}", run.algo,
+         names);
+  }
+  if (run.asynchronous()) {
+    Fail(
+        "actors collect for workers that move in step: use them with --store allreduce, local, or server "
+        "--sync");
+  }
+  if (run.split().splits()) Fail("actors do not go together with model_parallel: leave out one of them");
+  if (run.workers == 0) run.workers = 1;
+  if (run.actors % run.workers != 0) {
+    Fail("actors = {} cannot be shared evenly by workers = {}: choose {}, {}, ...", run.actors, run.workers,
+         run.workers, 2 * run.workers);
+  }
+}
+
+// After the workers.
+void CheckActors(const RunConfig& run) {
+  if (run.actors == 0 || run.schedule.empty()) return;
+  if (run.total_workers() > 1)
+    Fail("schedule is for the actors of one worker in one process: use --workers 1, and no mpirun");
+  if (run.max_lag > 0) Fail("schedule says how old a policy may be: leave out max_lag");
+  CheckExperienceSchedule(Schedule(run.schedule, run.actors + 1), run.actors, run.shards,
+                          run.QueueOfWorker());
+}
+
 void ResolveWorkers(RunConfig& run, int processors) {
   const auto is_power_of_two = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (!is_power_of_two(run.shards)) {
@@ -138,8 +177,10 @@ void ResolveWorkers(RunConfig& run, int processors) {
   // Each device has at least one worker, however few processors there are.
   const auto devices = static_cast<unsigned>(ParseDevices(run.device).size());
   processors = std::clamp(std::max(processors, static_cast<int>(std::bit_ceil(devices))), 1, 64);
-  if (!run.schedule.empty() && !run.coordination().schedulable) {
-    Fail("schedule is for asynchronous workers of one process: use it with --store shared");
+  if (!run.schedule.empty() && !run.coordination().schedulable && run.actors == 0) {
+    Fail(
+        "schedule is for asynchronous workers of one process, and for actors: use it with --store shared or "
+        "--actors");
   }
   if (run.asynchronous()) {
     if (run.workers == 0) run.workers = processors;
@@ -253,7 +294,7 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
   env_->spec.kept = run.experience;
   run.env_options = chosen;
   run.env_spec = env_->spec;
-  run.env_snapshots = env_->facts.snapshots;
+  run.env_snapshots = env_->facts.snapshots && run.actors == 0;
   if (!run.target) run.target = env_->spec.reward_threshold;
   if (run.stop_at_target && !run.target) {
     Fail("stop_at_target needs a target: {} says no return at which it is solved, so give one with --target",
@@ -272,7 +313,9 @@ void RunSettings::ResolveWithout(const EnvSpec& spec) { Resolve(1, UsableProcess
 
 void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   run.processes = processes;
+  ResolveActors(run);
   ResolveWorkers(run, processors);
+  CheckActors(run);
   ResolveDevices(run);
   if (run.asynchronous() && !algorithm->NeedsWorkersInStep().empty()) {
     Fail(
@@ -290,9 +333,16 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   }
   CheckActions(spec, FindAlgorithm(run.algo));
   algorithm->Validate(spec, run.shards);
+  const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  if (run.actors > 0 && ExperienceBytes() > MachineMemory()) {
+    Fail(
+        "the experience of this run needs {:.1f} GiB and the machine has {:.1f}: reduce envs, horizon, "
+        "actors or "
+        "queue",
+        gib(ExperienceBytes()), gib(MachineMemory()));
+  }
   // A checkpoint holds the experience twice more while it is written.
-  if (3 * ExperienceBytes() > MachineMemory()) {
-    const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  if (run.actors == 0 && 3 * ExperienceBytes() > MachineMemory()) {
     Fail(
         "the experience of this run needs {:.1f} GiB, and three times that while a checkpoint is written; "
         "the machine has {:.1f}: reduce envs, horizon, epochs or replay{}",

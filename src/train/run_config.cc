@@ -65,7 +65,9 @@ void RunConfig::Fields(ConfigFields& field) {
   field("share_moments", share_moments,
         "store shared: one memory of the optimizer for all workers, or each its own");
   field("schedule", schedule,
-        "store shared: order of pulls and pushes, for reproducible runs, like \"0< 1< 0> 1>\"; empty: free");
+        "store shared: order of pulls and pushes, for reproducible runs, like \"0< 1< 0> 1>\"; with actors: "
+        "order "
+        "in which these take policies and send, and the learner takes and publishes; empty: free");
   server.Fields(field);
   field("device", device,
         "what computes networks: fused (this processor), or by libtorch cpu, cuda, or several as in "
@@ -91,6 +93,17 @@ void RunConfig::Fields(ConfigFields& field) {
         "pipeline=2,micro_batches=8 (layers); none");
   field("workers", workers, "threads that train, in each process; 0: as many as processors and shards allow",
         Between(0, 64));
+  field(
+      "actors", actors,
+      "threads that only collect, in each process, for workers that then only learn; 0: workers collect for "
+      "themselves",
+      Between(0, 256));
+  field("queue", queue, "actors: trajectories that may wait for a worker; 0: as many as an update takes",
+        Between(0, 1e6));
+  field("max_lag", max_lag,
+        "actors: how many versions the policy of a trajectory may be behind; older ones are not learned "
+        "from; 0: any",
+        Between(0, 1e9));
   field("shards", shards,
         "parts the work is cut into; fixes the result, whatever the workers (store shared: of each worker's "
         "work)",
@@ -212,7 +225,12 @@ bool HasAsynchronousPreset(const std::string& env, const std::string& algo) {
   return FindPreset(env, algo, kAsynchronous) != nullptr;
 }
 std::uint64_t RunSettings::ExperienceBytes() const {
-  return algorithm->ExperienceBytes(env().spec) * (run.asynchronous() ? run.workers : run.split().members);
+  const std::uint64_t bytes = algorithm->ExperienceBytes(env().spec);
+  if (run.actors > 0) {  // two in each actor, those that wait and those that are learned from
+    const std::uint64_t trajectories = 2 * run.actors + run.workers * run.QueueOfWorker() + run.shards;
+    return bytes / run.shards * trajectories;
+  }
+  return bytes * (run.asynchronous() ? run.workers : run.split().members);
 }
 
 void RunSettings::SetEnvArgs(std::span<const std::string> assignments, const std::string& origin) {

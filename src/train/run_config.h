@@ -59,6 +59,9 @@ struct RunConfig {
   int local_steps = 0;
   std::string model_parallel = "none";
   int workers = 0;  // of each process; 0: as many as the processors allow
+  int actors = 0;   // of each process; 0: workers collect for themselves
+  int queue = 0;    // 0: as many as one update takes
+  int max_lag = 0;
   int shards = 8;
   Precision experience = Precision::kFp32;
   std::int64_t steps = 1'000'000;
@@ -74,7 +77,7 @@ struct RunConfig {
   // Not settings: how the run was started, and what Resolve finds out about its environment.
   int processes = 1;
   std::string env_options = {};  // those that are not the defaults: "max_steps=200 args=["wind=1.5"]"
-  bool env_snapshots = true;     // EnvFacts::snapshots: checkpoints hold the environments
+  bool env_snapshots = true;     // checkpoints hold the environments
   EnvSpec env_spec = {};         // of checkpoints, for whoever acts by them without the environment
 
   void Fields(ConfigFields& field);
@@ -107,6 +110,8 @@ struct RunConfig {
   bool sends_gradients() const { return store_entry().on_servers || processes > 1; }
   // Throws Error unless Resolve has been there before.
   ModelSplit split() const { return ModelSplit::Parse(model_parallel); }
+  // Trajectories that may wait for one worker.
+  std::size_t QueueOfWorker() const { return queue > 0 ? queue : shards / total_workers(); }
   // For folders: "CartPole-v1-ppo-seed1".
   std::string Name() const;
   // Of all processes; of an elastic run, of this one.

@@ -13,8 +13,11 @@ namespace {
 std::string Opening(const RunSettings& settings, const Network& network) {
   const RunConfig& run = settings.run;
   return fmt::format(
-      "{} on {}: {} {} {} store {},{}{}{} {} parameters, {} of memory for experience", run.algo,
+      "{} on {}: {} {}{} {} store {},{}{}{} {} parameters, {} of memory for experience", run.algo,
       run.env_identity(), run.total_workers(), run.total_workers() == 1 ? "worker," : "workers,",
+      run.actors > 0 ? fmt::format(" {} actor{},", run.processes * run.actors,
+                                   run.processes * run.actors == 1 ? "" : "s")
+                     : "",
       run.in_step() ? "in step," : "asynchronous,", run.store,
       run.ComputedBy() != RunConfig().ComputedBy() ? fmt::format(" device {},", run.ComputedBy()) : "",
       run.precision != Precision::kFp32 ? fmt::format(" products {},", run.ProductsFor(network.spec())) : "",
@@ -99,10 +102,13 @@ void RunKeeper::WriteCheckpoint(std::vector<std::string> states, StateWriter&& l
   if (folder_ == nullptr) return;
   const int members = run_.split().members;
   bool complete = static_cast<int>(states.size()) == run_.total_workers();
-  for (std::size_t rank = 0; rank < states.size(); rank += members) complete &= !states[rank].empty();
+  // A worker with actors may have nothing of its own; any other that hands in nothing had too much.
+  for (std::size_t rank = 0; rank < states.size(); rank += members) {
+    complete &= run_.actors > 0 || !states[rank].empty();
+  }
   StateWriter state;
   for (int rank = 0; complete && rank < static_cast<int>(states.size()); rank += members) {
-    state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
+    if (!states[rank].empty()) state.Merge(std::exchange(states[rank], {}), WorkerPrefix(run_, rank));
   }
   progress.metrics_offset = log_->Flush();
   best_.Write(*folder_, run_, network_, progress);

@@ -92,8 +92,8 @@ TEST_P(SpacesTest, IsDrivenByEveryAlgorithmThatCan) {
         ADD_FAILURE() << "not refused";
       } catch (const Error& error) {
         EXPECT_EQ(std::string(error.what()),
-                  fmt::format("{} has {} actions, which dqn cannot drive; these can: ppo, a2c", spec().name,
-                              spec().action.box() ? "continuous" : "multi-discrete"));
+                  fmt::format("{} has {} actions, which dqn cannot drive; these can: ppo, a2c, impala, appo",
+                              spec().name, spec().action.box() ? "continuous" : "multi-discrete"));
       }
       continue;
     }

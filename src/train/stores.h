@@ -8,6 +8,7 @@
 
 namespace trireme {
 
+class Actors;
 class Network;
 class RunFolder;
 class RunSettings;
@@ -47,6 +48,7 @@ struct RunContext {
   const TrainOptions& options;
   const RunFolder* folder;         // null in processes that MPI connects, but for the first
   std::span<const float> initial;  // parameters that a new run starts from
+  Actors* actors = nullptr;        // who collects for the workers; null: they do
 };
 
 struct StoreEntry {

@@ -15,6 +15,7 @@
 #include "trireme/nn/bf16_products.h"
 #include "trireme/nn/make_executor.h"
 #include "trireme/server/client/server_link.h"
+#include "trireme/train/actors.h"
 #include "trireme/train/checkpoint.h"
 #include "trireme/train/evaluator.h"
 #include "trireme/train/render.h"
@@ -50,6 +51,7 @@ RunFacts MakeFacts(const RunSettings& settings, const RunProgress& progress, std
   facts.products = run.ProductsFor(settings.algorithm->MakeNetwork(settings.env().spec));
   if (run.gradient_codec() != kNoCodec) facts.compress = run.gradient_codec();
   facts.workers = run.total_workers();
+  facts.actors = run.processes * run.actors;
   facts.model_parallel = run.model_parallel;
   facts.seed = run.seed;
   facts.steps = progress.steps;
@@ -110,10 +112,12 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  const RunContext context{settings, network, options, folder, initial};
+  RunContext context{settings, network, options, folder, initial};
+  Actors actors(context);
+  if (settings.run.actors > 0) context.actors = &actors;
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);
   const EnvStopScope env_stop(settings.env().processes, [&] {
-    return topology->failed() || (options.stop != nullptr && options.stop->load());
+    return topology->failed() || actors.ending() || (options.stop != nullptr && options.stop->load());
   });
   std::vector<std::exception_ptr> errors(settings.run.workers);
   std::unique_ptr<Worker> first;
@@ -153,6 +157,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
   for (std::thread& thread : others) thread.join();
+  actors.End();  // while what they wait for can still be told
   // Where servers are lost the first thread says what it has kept.
   if (failed_thread >= 0 && IsServerLost(errors[failed_thread]) && errors[0])
     std::rethrow_exception(errors[0]);

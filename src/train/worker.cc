@@ -8,6 +8,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/base/system.h"
 #include "trireme/server/client/server_session.h"
+#include "trireme/train/actors.h"
 
 namespace trireme {
 namespace {
@@ -36,6 +37,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       folder_(context.folder),
       options_(context.options),
       topology_(topology),
+      actors_(context.actors),
       links_(topology.Connect(thread)),
       executor_(links_->MakeExecutor(network_, run_.ComputingOf(FirstWorkerOf(options_, run_) + thread))),
       ledger_(*links_, options_, settings_.env().processes.get()),
@@ -110,14 +112,19 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
   const GradientGroup group = links_->gradient_group();
   const auto [first, count] = group.Own(run_.shards);
   rank_ = rank;
-  algorithm_.reset();  // its memory first
+  algorithm_.reset();         // its memory first
+  ledger_.WaitsFor(nullptr);  // before what it has counted is gone
+  SentExperience* const experience =
+      actors_ == nullptr ? nullptr : &actors_->Begin(links_->thread(), rank, seed);
+  ledger_.WaitsFor(experience);
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
                                           .executor = *executor_,
                                           .store = links_->store(),
                                           .seed = seed,
                                           .shards = run_.shards,
                                           .first_shard = group.index * run_.shards + first,
-                                          .own_shards = count});
+                                          .own_shards = count,
+                                          .experience = experience});
 }
 
 std::string Worker::Common() const {
@@ -146,6 +153,7 @@ void Worker::Run() {
 std::int64_t Worker::Iterate(MetricRow& row) {
   const double begun_s = MonotonicSeconds(), waited_s = ledger_.traffic().idle_s;
   const auto busy_s = [&] { return MonotonicSeconds() - begun_s - (ledger_.traffic().idle_s - waited_s); };
+  const Staleness before = ledger_.received().lag;
   algorithm_->Iterate(static_cast<double>(progress_.steps) / static_cast<double>(run_.steps), row);
   if (options_.straggler.worker == links_->everyone().rank()) {
     std::this_thread::sleep_for(std::chrono::duration<double>((options_.straggler.factor - 1) * busy_s()));
@@ -154,6 +162,11 @@ std::int64_t Worker::Iterate(MetricRow& row) {
   if (run_.gradient_codec() != kNoCodec) {
     row.Set("bytes_saved", static_cast<double>(ledger_.bytes_saved()));
     row.Set("residual_norm", links_->store().ResidualNorm());
+  }
+  if (actors_ != nullptr) {
+    const Staleness lag = ledger_.received().lag;
+    row.Set("policy_lag",
+            static_cast<double>(lag.sum - before.sum) / static_cast<double>(lag.count() - before.count()));
   }
   if (links_->share() != nullptr) ExpectSame(row);
   return algorithm_->steps_per_iteration();

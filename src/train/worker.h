@@ -118,6 +118,7 @@ class Worker {
   const RunFolder* folder_;
   const TrainOptions& options_;
   const Topology& topology_;
+  Actors* actors_;
   std::unique_ptr<WorkerLinks> links_;
   std::unique_ptr<Executor> executor_;
   Ledger ledger_;

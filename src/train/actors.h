@@ -1,0 +1,56 @@
+// The actors of a process: threads that collect for its workers, which then only learn. Each worker has actors and a
+// channel of its own.
+//
+// Thread safety: each worker calls Begin for itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "trireme/experience/memory_channel.h"
+#include "trireme/experience/sent_experience.h"
+#include "trireme/train/stores.h"
+
+namespace trireme {
+
+class Actors {
+ public:
+  // `context` outlives it.
+  explicit Actors(const RunContext& context);
+  ~Actors() { End(); }
+  Actors(const Actors&) = delete;
+  Actors& operator=(const Actors&) = delete;
+
+  // What is sent to the worker of thread `thread`, the `rank`th of the run, from now on by new actors, whose randomness
+  // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why.
+  SentExperience& Begin(int thread, int rank, std::uint64_t seed);
+  // Those of all workers end, also while they wait. Called when no worker runs any more.
+  void End();
+  // Whoever waits for an environment on behalf of an actor need not wait any longer.
+  bool ending() const { return ending_.load(); }
+
+ private:
+  struct Group {
+    ~Group();
+    void End(const std::string& why);  // waits for nobody
+
+    std::unique_ptr<MemoryChannel> channel;
+    std::optional<Schedule> schedule;
+    std::unique_ptr<SentExperience> experience;
+    std::vector<std::thread> threads;
+  };
+
+  void Act(Group& group, int index, std::uint64_t seed);
+  void CollectAndSend(Group& group, int index, std::uint64_t seed);
+
+  const RunContext& context_;
+  int per_worker_;
+  std::vector<std::unique_ptr<Group>> groups_;  // by thread
+  std::atomic<bool> ending_{false};
+};
+
+}  // namespace trireme
