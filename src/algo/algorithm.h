@@ -111,6 +111,11 @@ class AlgorithmSettings {
   virtual NetworkSpec MakeNetwork(const EnvSpec& env) const = 0;
   virtual const OptimizerSettings& optimizer() const = 0;
   virtual std::unique_ptr<Algorithm> Make(const WorkerContext& context) const = 0;
+  // Of a trajectory, where a step learns from `shards` of them; zeros unless AlgorithmEntry::actors.
+  struct StepsAndEnvs {
+    int steps = 0, envs = 0;
+  };
+  virtual StepsAndEnvs TrajectorySize(int /*shards*/) const { return {}; }
   // Null unless AlgorithmEntry::actors.
   virtual std::unique_ptr<Collector> MakeCollector(const CollectorContext& /*context*/) const {
     return nullptr;

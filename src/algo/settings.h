@@ -83,6 +83,11 @@ class SettingsOf final : public AlgorithmSettings {
   std::unique_ptr<Algorithm> Make(const WorkerContext& context) const override {
     return std::make_unique<A>(config_, context);
   }
+  StepsAndEnvs TrajectorySize(int shards) const override {
+    if constexpr (requires { config_.collect; })
+      return {config_.collect.horizon, config_.collect.envs / shards};
+    return {};
+  }
   std::unique_ptr<Collector> MakeCollector(const CollectorContext& context) const override {
     if constexpr (requires { config_.MakeCollector(context); }) return config_.MakeCollector(context);
     return nullptr;

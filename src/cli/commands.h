@@ -16,6 +16,7 @@ Command AddEvalCommand(CommandLine& program);
 Command AddBenchCommand(CommandLine& program);
 Command AddPlanCommand(CommandLine& program);
 Command AddServerCommand(CommandLine& program);
+Command AddActorCommand(CommandLine& program);
 Command AddEnvsCommand(CommandLine& program);
 Command AddAlgosCommand(CommandLine& program);
 Command AddDevicesCommand(CommandLine& program);

@@ -43,6 +43,7 @@ int Run(int argc, char** argv, double started_s) {
       {"plan", trireme::AddPlanCommand(program)},
       {"tune", trireme::AddTuneCommand(program)},
       {"server", trireme::AddServerCommand(program)},
+      {"actor", trireme::AddActorCommand(program)},
       {"envs", trireme::AddEnvsCommand(program)},
       {"algos", trireme::AddAlgosCommand(program)},
       {"devices", trireme::AddDevicesCommand(program)},

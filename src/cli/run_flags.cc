@@ -61,6 +61,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   };
   apply("workers", flags.workers);
   apply("actors", flags.actors);
+  apply("listen", flags.listen);
   apply("store", flags.store);
   if (flags.model_parallel) settings.fields.Set("model_parallel", *flags.model_parallel, "--model-parallel");
   apply("steps", flags.steps);

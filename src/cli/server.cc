@@ -20,11 +20,6 @@ struct ServerFlags {
   SecurityFlags security;
 };
 
-bool OnThisMachineOnly(const std::string& address) {
-  return address.starts_with("unix:") || address.starts_with("127.") || address.starts_with("localhost:") ||
-         address.starts_with("[::1]:");
-}
-
 int RunServer(const ServerFlags& flags) {
   if (flags.dir.empty() && (flags.durable || flags.audit)) {
     Fail("{} needs a folder to write to: add --dir", flags.durable ? "--durable" : "--audit");

@@ -108,7 +108,7 @@ GivenChoice GivenBy(const TrainFlags& flags, const RunSettings& settings) {
   if (choice.workers && choice.store && choice.compress && choice.model_parallel) {
     Fail("--parallel auto has nothing to choose: workers, store, compress and model_parallel are all given");
   }
-  if (run.actors > 0) {
+  if (run.has_actors()) {
     Fail("--parallel auto tries workers that collect for themselves: it does not go together with actors");
   }
   if (!run.schedule.empty()) {
@@ -169,8 +169,8 @@ void PrintWorkers(const RunFacts& facts) {
     fmt::print("\n");
   }
   if (!facts.lag.empty()) {
-    fmt::print("{} actors: their policies were {:.2f} versions behind, at most {}; {} trajectories too old\n",
-               facts.actors, facts.lag_mean, facts.lag_most, facts.too_old);
+    fmt::print("policies of actors were {:.2f} versions behind, at most {}; {} trajectories too old\n",
+               facts.lag_mean, facts.lag_most, facts.too_old);
   }
   if (!facts.staleness.empty()) {
     fmt::print("staleness of gradients: mean {:.2f}, most {} versions\n", facts.staleness_mean,
@@ -280,6 +280,9 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--actors", flags->actors,
       "impala, appo: threads that only collect, for workers that then only learn (0: workers do both)");
+  command.Option(
+      "--listen", flags->listen,
+      "impala, appo: host:port where actors of other processes may join (trireme actor --learner)");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

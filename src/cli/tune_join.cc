@@ -85,8 +85,7 @@ JoinPlace::JoinPlace(const JoinFlags& flags, Processes* processes, TuneOptions& 
   }
   if (options.listen.empty()) return;
   options.transport = &LoadGrpc();
-  const bool open = options.security.token.empty() && !options.listen.starts_with("unix:") &&
-                    !options.listen.starts_with("127.") && !options.listen.starts_with("localhost:");
+  const bool open = options.security.token.empty() && !OnThisMachineOnly(options.listen);
   options.listening = [=, this, say = options.say,
                        token = options.security.token](const std::string& address) {
     if (!file_.empty()) say(fmt::format("workers join with: trireme tune --join {}", Reachable(address)));

@@ -5,7 +5,8 @@
 //
 // An actor asks for the newest policy when it begins; nothing is pushed into one that is busy. A channel holds a bounded
 // number of trajectories: who sends to a full one waits, and so does who takes from an empty one. The oldest is taken
-// first, each once, those of an actor in the order in which it sent them. conformance.h checks what every channel
+// first, each once, those of an actor in the order in which it sent them. An actor that goes may take with it what is not in the
+// channel yet. conformance.h checks what every channel
 // must do.
 //
 // Thread safety: each end belongs to one thread.
@@ -20,7 +21,7 @@
 
 namespace trireme {
 
-// Parameters that a learner has published. Versions count from 1.
+// Parameters that a learner has published. Versions grow, and are above 0.
 struct PublishedPolicy {
   std::uint64_t version = 0;
   std::vector<float> params;

@@ -25,6 +25,8 @@ class TestedChannel {
   virtual LearnerEnd& learner() = 0;
   virtual std::unique_ptr<ActorEnd> MakeActorEnd() = 0;
   virtual void End(const std::string& why) = 0;
+  // How many trajectories an actor may have sent that are not in the channel yet.
+  virtual int on_the_way() const { return 0; }
 };
 // For so many trajectories at a time.
 using MakeTestedChannel = std::function<std::unique_ptr<TestedChannel>(std::size_t capacity)>;
@@ -41,6 +43,14 @@ inline void Mark(Trajectory& trajectory, int actor, int number) {
   trajectory.truncated_samples = {number % 8};
   trajectory.truncated_obs = {1, 2, static_cast<float>(number)};
   trajectory.episodes = {.count = 1, .return_sum = double(number), .length_sum = double(actor)};
+  trajectory.policy = 1;
+}
+
+// An actor as the learner's first policy finds it.
+inline std::unique_ptr<ActorEnd> BegunActor(TestedChannel& channel) {
+  std::unique_ptr<ActorEnd> actor = channel.MakeActorEnd();
+  EXPECT_NE(actor->Newest(), nullptr);
+  return actor;
 }
 
 inline void ExpectMarked(const Trajectory& trajectory, int actor, int number) {
@@ -59,18 +69,28 @@ inline void ExpectMarked(const Trajectory& trajectory, int actor, int number) {
 // The oldest first, with everything that is in it, however often memory goes round.
 inline void ExpectOrderIsKept(const MakeTestedChannel& make) {
   const auto channel = make(3);
-  const auto actor = channel->MakeActorEnd();
+  int version = 0;
+  const auto publish = [&] {
+    channel->learner().Publish(std::vector<float>(3, static_cast<float>(++version)));
+  };
+  publish();
+  const auto actor = BegunActor(*channel);
+  std::vector<float> versions;  // of the learner, as policies say
   Trajectory sent, taken;
   for (int number = 0; number < 20; number += 2) {
     for (const int each : {number, number + 1}) {
       Mark(sent, 7, each);
-      sent.policy = static_cast<std::uint64_t>(each) + 5;
+      const auto policy = actor->Newest();
+      ASSERT_NE(policy, nullptr);
+      sent.policy = policy->version;
+      versions.push_back(policy->params[0]);
       ASSERT_TRUE(actor->Send(sent));
     }
     for (const int each : {number, number + 1}) {
       channel->learner().Take(taken);
       ExpectMarked(taken, 7, each);
-      EXPECT_EQ(taken.policy, static_cast<std::uint64_t>(each) + 5);
+      EXPECT_EQ(static_cast<float>(taken.policy), versions[each]);
+      publish();
     }
   }
 }
@@ -79,14 +99,16 @@ inline void ExpectOrderIsKept(const MakeTestedChannel& make) {
 inline void ExpectEachOnce(const MakeTestedChannel& make) {
   constexpr int kActors = 3, kEach = 200;
   const auto channel = make(2);
+  channel->learner().Publish(std::vector<float>(3));
+  std::vector<std::unique_ptr<ActorEnd>> actors;
+  for (int a = 0; a < kActors; ++a) actors.push_back(BegunActor(*channel));
   std::vector<std::thread> threads;
   for (int a = 0; a < kActors; ++a) {
     threads.emplace_back([&, a] {
-      const auto actor = channel->MakeActorEnd();
       Trajectory trajectory;
       for (int number = 0; number < kEach; ++number) {
         Mark(trajectory, a, number);
-        ASSERT_TRUE(actor->Send(trajectory));
+        ASSERT_TRUE(actors[a]->Send(trajectory));
       }
     });
   }
@@ -105,27 +127,30 @@ inline void ExpectEachOnce(const MakeTestedChannel& make) {
 
 // A full channel takes no more: whoever sends waits until one was taken.
 inline void ExpectItIsBounded(const MakeTestedChannel& make) {
+  constexpr int kSent = 9;
   const auto channel = make(2);
+  channel->learner().Publish(std::vector<float>(3));
   std::atomic<int> sent{0};
+  const auto actor = BegunActor(*channel);
   std::thread thread([&] {
-    const auto actor = channel->MakeActorEnd();
     Trajectory trajectory;
-    for (int number = 0; number < 6; ++number) {
+    for (int number = 0; number < kSent; ++number) {
       Mark(trajectory, 0, number);
       if (actor->Send(trajectory)) ++sent;
     }
   });
   Trajectory taken;
-  for (int number = 0; number < 6; ++number) {
+  for (int number = 0; number < kSent; ++number) {
     channel->learner().Take(taken);
-    EXPECT_LE(sent.load(), number + 1 + 2 + 1) << "taken, waiting, and one whose count may be late";
+    EXPECT_LE(sent.load(), number + 1 + 2 + channel->on_the_way() + 1)
+        << "taken, waiting, on the way, and one whose count may be late";
     ExpectMarked(taken, 0, number);
   }
   thread.join();
-  EXPECT_EQ(sent.load(), 6);
+  EXPECT_EQ(sent.load(), kSent);
 }
 
-// Actors see what was published last, whole, and wait for the first.
+// Actors see what was published before their last trajectory but those on the way was taken over, whole, and wait for the first.
 inline void ExpectTheNewestPolicy(const MakeTestedChannel& make) {
   const auto channel = make(1);
   const auto early = channel->MakeActorEnd();
@@ -135,43 +160,56 @@ inline void ExpectTheNewestPolicy(const MakeTestedChannel& make) {
   channel->learner().Publish(std::vector<float>{1, 2, 3});
   waits.join();
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->version, 1u);
   EXPECT_EQ(first->params, (std::vector<float>{1, 2, 3}));
   for (int i = 2; i < 10; ++i) channel->learner().Publish(std::vector<float>(3, static_cast<float>(i)));
   EXPECT_EQ(channel->learner().version(), 9u);
   const auto late = channel->MakeActorEnd();
+  Trajectory trajectory, taken;
   for (const auto* end : {&early, &late}) {
+    for (int i = 0; i <= channel->on_the_way(); ++i) {
+      const auto policy = (*end)->Newest();
+      ASSERT_NE(policy, nullptr);
+      Mark(trajectory, 0, i);
+      trajectory.policy = policy->version;
+      ASSERT_TRUE((*end)->Send(trajectory));
+      channel->learner().Take(taken);
+    }
     const auto newest = (*end)->Newest();
     ASSERT_NE(newest, nullptr);
-    EXPECT_EQ(newest->version, 9u);
     EXPECT_EQ(newest->params, std::vector<float>(3, 9.0f));
   }
   EXPECT_EQ(first->params, (std::vector<float>{1, 2, 3})) << "what an actor has stays as it is";
 }
 
-// Whoever waits when a channel ends, or comes later, is told.
+// Whoever waits when a channel ends, or comes later, is told: for the first policy,
+inline void ExpectTheEndReachesWhoWaitsForAPolicy(const MakeTestedChannel& make) {
+  const auto channel = make(1);
+  const auto actor = channel->MakeActorEnd();
+  bool told = false;
+  std::thread thread([&] { told = actor->Newest() == nullptr; });
+  channel->End("it is enough");
+  thread.join();
+  EXPECT_TRUE(told);
+}
+
+// for room, or for experience.
 inline void ExpectTheEndReachesEveryone(const MakeTestedChannel& make) {
   const auto channel = make(1);
-  std::vector<std::thread> threads;
-  std::atomic<int> told{0};
-  threads.emplace_back([&] {  // waits for a policy
-    if (channel->MakeActorEnd()->Newest() == nullptr) ++told;
-  });
-  threads.emplace_back([&] {  // waits for room
-    const auto actor = channel->MakeActorEnd();
+  channel->learner().Publish(std::vector<float>(3));
+  std::atomic<bool> told{false};
+  std::thread thread([&] {
+    const auto actor = BegunActor(*channel);
     Trajectory trajectory;
-    bool ended = false;
-    for (int number = 0; number < 3 && !ended; ++number) {
+    for (int number = 0; number < 10 && !told; ++number) {
       Mark(trajectory, 0, number);
-      ended = !actor->Send(trajectory);
+      told = !actor->Send(trajectory);
     }
-    told += ended;
   });
   Trajectory taken;
-  channel->learner().Take(taken);  // the second actor is there
+  channel->learner().Take(taken);  // the actor is there
   channel->End("it is enough");
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(told.load(), 2);
+  thread.join();
+  EXPECT_TRUE(told);
   channel->End("a second end changes nothing");
   for (int i = 0; i < 2; ++i) {
     try {

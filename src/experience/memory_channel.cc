@@ -1,10 +1,16 @@
 #include "trireme/experience/memory_channel.h"
 
+#include <chrono>
 #include <utility>
 
 #include "trireme/base/error.h"
 
 namespace trireme {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(100);
+
+}  // namespace
 
 class MemoryChannel::Learner final : public LearnerEnd {
  public:
@@ -25,7 +31,11 @@ class MemoryChannel::Learner final : public LearnerEnd {
   void Take(Trajectory& to) override {
     {
       std::unique_lock lock(channel_.mutex_);
-      channel_.filled_.wait(lock, [&] { return channel_.ended_ || !channel_.waiting_.empty(); });
+      const auto ready = [&] { return channel_.ended_ || !channel_.waiting_.empty(); };
+      const auto begun = std::chrono::steady_clock::now();
+      while (!channel_.filled_.wait_for(lock, kLook, ready)) {
+        channel_.give_up_(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+      }
       if (channel_.ended_) Fail("{}", channel_.why_);
       std::swap(to, channel_.waiting_.front());
       if (channel_.waiting_.front().samples() > 0)
@@ -53,15 +63,8 @@ class MemoryChannel::Actor final : public ActorEnd {
   bool Send(Trajectory& trajectory) override {
     {
       std::unique_lock lock(channel_.mutex_);
-      channel_.emptied_.wait(
-          lock, [&] { return channel_.ended_ || channel_.waiting_.size() < channel_.capacity_; });
-      if (channel_.ended_) return false;
-      channel_.waiting_.push_back(std::move(trajectory));
-      trajectory = {};
-      if (!channel_.spare_.empty()) {
-        trajectory = std::move(channel_.spare_.back());
-        channel_.spare_.pop_back();
-      }
+      channel_.emptied_.wait(lock, [&] { return !channel_.Full(); });
+      if (!channel_.Put(trajectory)) return false;
     }
     channel_.filled_.notify_one();
     return true;
@@ -71,7 +74,35 @@ class MemoryChannel::Actor final : public ActorEnd {
   MemoryChannel& channel_;
 };
 
-MemoryChannel::MemoryChannel(std::size_t capacity) : capacity_(capacity) { TRIREME_CHECK(capacity > 0); }
+MemoryChannel::MemoryChannel(std::size_t capacity, std::function<void(double)> give_up)
+    : capacity_(capacity), give_up_(std::move(give_up)) {
+  TRIREME_CHECK(capacity > 0);
+}
+
+bool MemoryChannel::Put(Trajectory& trajectory) {
+  if (ended_) return false;
+  waiting_.push_back(std::move(trajectory));
+  trajectory = {};
+  if (!spare_.empty()) {
+    trajectory = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  return true;
+}
+
+bool MemoryChannel::Offer(Trajectory& trajectory) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Full() || !Put(trajectory)) return false;
+  }
+  filled_.notify_one();
+  return true;
+}
+
+std::shared_ptr<const PublishedPolicy> MemoryChannel::newest() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ ? nullptr : newest_;
+}
 
 std::unique_ptr<LearnerEnd> MemoryChannel::MakeLearnerEnd() { return std::make_unique<Learner>(*this); }
 std::unique_ptr<ActorEnd> MemoryChannel::MakeActorEnd() { return std::make_unique<Actor>(*this); }

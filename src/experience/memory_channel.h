@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,14 +18,20 @@ namespace trireme {
 
 class MemoryChannel {
  public:
-  // Holds up to `capacity` trajectories, at least one.
-  explicit MemoryChannel(std::size_t capacity);
+  // Holds up to `capacity` trajectories, at least one. A learner for whom nothing comes looks now and then whether
+  // it is to wait any longer: `give_up` throws if not.
+  explicit MemoryChannel(
+      std::size_t capacity, std::function<void(double waited_s)> give_up = [](double) {});
   MemoryChannel(const MemoryChannel&) = delete;
   MemoryChannel& operator=(const MemoryChannel&) = delete;
 
   // The channel outlives its ends. One learner; any number of actors, which may come and go.
   std::unique_ptr<LearnerEnd> MakeLearnerEnd();
   std::unique_ptr<ActorEnd> MakeActorEnd();
+  // For whoever serves several actors and may not wait for room: as Send, but false also where there is none.
+  bool Offer(Trajectory& trajectory);
+  // What was published last; null before the first, and when the channel has ended.
+  std::shared_ptr<const PublishedPolicy> newest() const;
 
   // Ends all waits, now and later; `why` is what a learner is told. The first one counts.
   void End(const std::string& why);
@@ -33,8 +40,12 @@ class MemoryChannel {
   class Learner;
   class Actor;
 
+  bool Full() const { return !ended_ && waiting_.size() >= capacity_; }
+  bool Put(Trajectory& trajectory);  // both with the lock
+
   const std::size_t capacity_;
-  std::mutex mutex_;  // guards what follows
+  const std::function<void(double)> give_up_;
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable filled_, emptied_, published_;
   std::deque<Trajectory> waiting_;
   std::vector<Trajectory> spare_;  // memory of trajectories that were learned from

@@ -122,6 +122,12 @@ class Transport {
                                                   const Limits& limits = {}) = 0;
 };
 
+// Whether nobody but this machine can reach an address that a server listens at.
+inline bool OnThisMachineOnly(const std::string& address) {
+  return address.starts_with("unix:") || address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
+}
+
 // The gRPC transport. Loads its library at the first call; throws Error when this build has none.
 Transport& LoadGrpc();
 

@@ -6,18 +6,59 @@
 
 #include "trireme/base/error.h"
 #include "trireme/nn/make_executor.h"
+#include "trireme/rpc/transport.h"
+#include "trireme/train/actor_process.h"
 #include "trireme/train/run_config.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
+namespace {
+
+// Seconds without experience: after which a run that is to stop does so, and after which people are told.
+constexpr double kStopPatience = 2, kTellPatience = 5;
+
+}  // namespace
 
 Actors::Actors(const RunContext& context)
     : context_(context),
       per_worker_(context.settings.run.actors / context.settings.run.workers),
-      groups_(context.settings.run.workers) {}
+      groups_(context.settings.run.workers) {
+  if (!context.settings.run.listen.empty()) Listen();
+}
 
-void Actors::End() {
+void Actors::Listen() {
+  const RunConfig& run = context_.settings.run;
+  const TrainOptions& options = context_.options;
+  const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
+  service_ = std::make_unique<ActorService>(
+      LoadGrpc().Listen(run.listen, options.security),
+      ActorService::Terms{.version = options.version,
+                          .settings = context_.settings.fields.ToToml(),
+                          .looks = LooksOf(context_.settings, context_.network),
+                          .shape = {context_.settings.env().spec, steps, envs},
+                          .own_actors = run.total_workers() * per_worker_,
+                          .learners = run.total_workers()},
+      run.workers, options.say);
+  options.say(fmt::format("actors join with: trireme actor --learner {}", service_->address()));
+  if (options.security.token.empty() && !OnThisMachineOnly(service_->address()))
+    options.say("no --token-file: whoever reaches this address can take part in the run");
+}
+
+void Actors::GiveUp(double waited_s) {
+  const TrainOptions& options = context_.options;
+  if (options.stop != nullptr && options.stop->load() && waited_s > kStopPatience) {
+    Fail(
+        "stopped while it waited for actors, in the middle of an iteration: what was learned up to the last "
+        "checkpoint is kept");
+  }
+  if (service_ != nullptr && waited_s > kTellPatience && !waits_.exchange(true))
+    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}",
+                            service_->address()));
+}
+
+void Actors::End(bool over) {
   ending_.store(true);
+  if (service_ != nullptr) service_->End(over);
   for (const auto& group : groups_) {
     if (group) group->End("the run has ended");
   }
@@ -37,9 +78,11 @@ void Actors::Group::End(const std::string& why) {
 SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
   const RunConfig& run = context_.settings.run;
   const int per_update = run.shards / run.total_workers();
+  if (service_ != nullptr) service_->Detach(thread);
   groups_[thread].reset();
   auto group = std::make_unique<Group>();
-  group->channel = std::make_unique<MemoryChannel>(run.QueueOfWorker());
+  group->channel =
+      std::make_unique<MemoryChannel>(run.QueueOfWorker(), [this](double waited_s) { GiveUp(waited_s); });
   if (!run.schedule.empty()) group->schedule.emplace(run.schedule, per_worker_ + 1);
   group->experience = std::make_unique<SentExperience>(
       group->channel->MakeLearnerEnd(), per_update, static_cast<std::uint64_t>(run.max_lag),
@@ -53,6 +96,7 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
     Fail("cannot start {} actors: {}", run.actors, error.code().message());
   }
   groups_[thread] = std::move(group);
+  if (service_ != nullptr) service_->Attach(thread, *groups_[thread]->channel, rank, seed);
   return *groups_[thread]->experience;
 }
 

@@ -1,5 +1,5 @@
 // The actors of a process: threads that collect for its workers, which then only learn. Each worker has actors and a
-// channel of its own.
+// channel of its own. Actors of other processes may join (experience/actor_service.h).
 //
 // Thread safety: each worker calls Begin for itself.
 #pragma once
@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/experience/actor_service.h"
 #include "trireme/experience/memory_channel.h"
 #include "trireme/experience/sent_experience.h"
 #include "trireme/train/stores.h"
@@ -21,15 +22,16 @@ class Actors {
  public:
   // `context` outlives it.
   explicit Actors(const RunContext& context);
-  ~Actors() { End(); }
+  ~Actors() { End(/*over=*/false); }
   Actors(const Actors&) = delete;
   Actors& operator=(const Actors&) = delete;
 
   // What is sent to the worker of thread `thread`, the `rank`th of the run, from now on by new actors, whose randomness
   // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why.
   SentExperience& Begin(int thread, int rank, std::uint64_t seed);
-  // Those of all workers end, also while they wait. Called when no worker runs any more.
-  void End();
+  // Those of all workers end, also while they wait. Called when no worker runs any more. `over`: so is the run, and actors
+  // of other processes need not wait for it.
+  void End(bool over);
   // Whoever waits for an environment on behalf of an actor need not wait any longer.
   bool ending() const { return ending_.load(); }
 
@@ -47,10 +49,16 @@ class Actors {
   void Act(Group& group, int index, std::uint64_t seed);
   void CollectAndSend(Group& group, int index, std::uint64_t seed);
 
+  void Listen();
+  // For a worker that has waited so long for experience. Throws Error when the run is to stop.
+  void GiveUp(double waited_s);
+
   const RunContext& context_;
   int per_worker_;
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
   std::atomic<bool> ending_{false};
+  std::atomic<bool> waits_{false};         // people were told that nobody sends
+  std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
 
 }  // namespace trireme

@@ -116,9 +116,11 @@ ModelSplit ResolveSplit(RunConfig& run) {
 
 // Before the workers: with actors, processors are for those.
 void ResolveActors(RunConfig& run) {
-  if (run.actors == 0) {
+  if (!run.has_actors()) {
     if (run.queue > 0 || run.max_lag > 0)
-      Fail("queue and max_lag are about experience of actors: set them to 0, or say --actors, too");
+      Fail(
+          "queue and max_lag are about experience of actors: set them to 0, or say --actors or --listen, "
+          "too");
     return;
   }
   if (!FindAlgorithm(run.algo).actors) {
@@ -144,7 +146,8 @@ void ResolveActors(RunConfig& run) {
 
 // After the workers.
 void CheckActors(const RunConfig& run) {
-  if (run.actors == 0 || run.schedule.empty()) return;
+  if (!run.has_actors() || run.schedule.empty()) return;
+  if (!run.listen.empty()) Fail("schedule is an order of actors of this process: leave out --listen");
   if (run.total_workers() > 1)
     Fail("schedule is for the actors of one worker in one process: use --workers 1, and no mpirun");
   if (run.max_lag > 0) Fail("schedule says how old a policy may be: leave out max_lag");
@@ -177,7 +180,7 @@ void ResolveWorkers(RunConfig& run, int processors) {
   // Each device has at least one worker, however few processors there are.
   const auto devices = static_cast<unsigned>(ParseDevices(run.device).size());
   processors = std::clamp(std::max(processors, static_cast<int>(std::bit_ceil(devices))), 1, 64);
-  if (!run.schedule.empty() && !run.coordination().schedulable && run.actors == 0) {
+  if (!run.schedule.empty() && !run.coordination().schedulable && !run.has_actors()) {
     Fail(
         "schedule is for asynchronous workers of one process, and for actors: use it with --store shared or "
         "--actors");
@@ -294,7 +297,7 @@ void RunSettings::ResolveEnv(const EnvSpec* known) {
   env_->spec.kept = run.experience;
   run.env_options = chosen;
   run.env_spec = env_->spec;
-  run.env_snapshots = env_->facts.snapshots && run.actors == 0;
+  run.env_snapshots = env_->facts.snapshots && !run.has_actors();
   if (!run.target) run.target = env_->spec.reward_threshold;
   if (run.stop_at_target && !run.target) {
     Fail("stop_at_target needs a target: {} says no return at which it is solved, so give one with --target",
@@ -334,7 +337,7 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
   CheckActions(spec, FindAlgorithm(run.algo));
   algorithm->Validate(spec, run.shards);
   const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
-  if (run.actors > 0 && ExperienceBytes() > MachineMemory()) {
+  if (run.has_actors() && ExperienceBytes() > MachineMemory()) {
     Fail(
         "the experience of this run needs {:.1f} GiB and the machine has {:.1f}: reduce envs, horizon, "
         "actors or "
@@ -342,7 +345,7 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
         gib(ExperienceBytes()), gib(MachineMemory()));
   }
   // A checkpoint holds the experience twice more while it is written.
-  if (run.actors == 0 && 3 * ExperienceBytes() > MachineMemory()) {
+  if (!run.has_actors() && 3 * ExperienceBytes() > MachineMemory()) {
     Fail(
         "the experience of this run needs {:.1f} GiB, and three times that while a checkpoint is written; "
         "the machine has {:.1f}: reduce envs, horizon, epochs or replay{}",

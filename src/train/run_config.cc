@@ -98,6 +98,10 @@ void RunConfig::Fields(ConfigFields& field) {
       "threads that only collect, in each process, for workers that then only learn; 0: workers collect for "
       "themselves",
       Between(0, 256));
+  field(
+      "listen", listen,
+      "host:port where actors of other processes may join (trireme actor --learner); each process of the run "
+      "has its own; empty: nowhere");
   field("queue", queue, "actors: trajectories that may wait for a worker; 0: as many as an update takes",
         Between(0, 1e6));
   field("max_lag", max_lag,
@@ -226,7 +230,7 @@ bool HasAsynchronousPreset(const std::string& env, const std::string& algo) {
 }
 std::uint64_t RunSettings::ExperienceBytes() const {
   const std::uint64_t bytes = algorithm->ExperienceBytes(env().spec);
-  if (run.actors > 0) {  // two in each actor, those that wait and those that are learned from
+  if (run.has_actors()) {  // two in each actor of this process, those that wait and those that are learned from
     const std::uint64_t trajectories = 2 * run.actors + run.workers * run.QueueOfWorker() + run.shards;
     return bytes / run.shards * trajectories;
   }

@@ -58,9 +58,10 @@ struct RunConfig {
   std::string compress_params = "same";
   int local_steps = 0;
   std::string model_parallel = "none";
-  int workers = 0;  // of each process; 0: as many as the processors allow
-  int actors = 0;   // of each process; 0: workers collect for themselves
-  int queue = 0;    // 0: as many as one update takes
+  int workers = 0;          // of each process; 0: as many as the processors allow
+  int actors = 0;           // of each process
+  std::string listen = "";  // where actors of other processes may join; empty: nowhere
+  int queue = 0;            // 0: as many as one update takes
   int max_lag = 0;
   int shards = 8;
   Precision experience = Precision::kFp32;
@@ -110,6 +111,8 @@ struct RunConfig {
   bool sends_gradients() const { return store_entry().on_servers || processes > 1; }
   // Throws Error unless Resolve has been there before.
   ModelSplit split() const { return ModelSplit::Parse(model_parallel); }
+  // Whether others collect for the workers; if not, they do.
+  bool has_actors() const { return actors > 0 || !listen.empty(); }
   // Trajectories that may wait for one worker.
   std::size_t QueueOfWorker() const { return queue > 0 ? queue : shards / total_workers(); }
   // For folders: "CartPole-v1-ppo-seed1".

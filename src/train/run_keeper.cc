@@ -104,7 +104,7 @@ void RunKeeper::WriteCheckpoint(std::vector<std::string> states, StateWriter&& l
   bool complete = static_cast<int>(states.size()) == run_.total_workers();
   // A worker with actors may have nothing of its own; any other that hands in nothing had too much.
   for (std::size_t rank = 0; rank < states.size(); rank += members) {
-    complete &= run_.actors > 0 || !states[rank].empty();
+    complete &= run_.has_actors() || !states[rank].empty();
   }
   StateWriter state;
   for (int rank = 0; complete && rank < static_cast<int>(states.size()); rank += members) {

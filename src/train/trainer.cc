@@ -114,7 +114,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
   RunContext context{settings, network, options, folder, initial};
   Actors actors(context);
-  if (settings.run.actors > 0) context.actors = &actors;
+  if (settings.run.has_actors()) context.actors = &actors;
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);
   const EnvStopScope env_stop(settings.env().processes, [&] {
     return topology->failed() || actors.ending() || (options.stop != nullptr && options.stop->load());
@@ -157,7 +157,8 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
     Fail("cannot start {} workers: {}", settings.run.workers, error.code().message());
   }
   for (std::thread& thread : others) thread.join();
-  actors.End();  // while what they wait for can still be told
+  const bool stopped = options.stop != nullptr && options.stop->load();
+  actors.End(/*over=*/failed_thread < 0 && !stopped);  // while what they wait for can still be told
   // Where servers are lost the first thread says what it has kept.
   if (failed_thread >= 0 && IsServerLost(errors[failed_thread]) && errors[0])
     std::rethrow_exception(errors[0]);

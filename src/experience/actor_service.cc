@@ -1,0 +1,228 @@
+#include "trireme/experience/actor_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/system.h"
+#include "trireme/base/text.h"
+#include "trireme/rpc/text_message.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr auto kLookForRoom = std::chrono::milliseconds(1);
+constexpr double kFarewell = 2;       // seconds for actors to hear why their streams close
+constexpr double kIntroduction = 60;  // seconds in which a stream must have become an actor's
+// An actor begins a trajectory with a policy that came with one of the last answers: it waits for all but kWindow of them
+// before it sends, and kWindow more may have been sent since.
+constexpr std::size_t kGiven = 2 * kWindow + 2;
+
+}  // namespace
+
+ActorService::ActorService(std::unique_ptr<ServerTransport> transport, Terms terms, int learners,
+                           std::function<void(const std::string&)> say)
+    : transport_(std::move(transport)),
+      address_(transport_->address()),
+      terms_(std::move(terms)),
+      say_(std::move(say)),
+      learners_(static_cast<std::size_t>(learners)),
+      thread_([this] { transport_->Run(*this, [this] { return left_.load(); }); }) {}
+
+ActorService::~ActorService() { End(/*over=*/false); }
+
+void ActorService::End(bool over) {
+  if (!thread_.joinable()) return;
+  over_ = over;
+  leaves_ = true;
+  thread_.join();
+  transport_.reset();  // nobody is let in to wait for nothing
+}
+
+void ActorService::Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  Learner& to = learners_[static_cast<std::size_t>(learner)];
+  // One that begins is not owed what the others have had.
+  const std::uint64_t given = std::ranges::max(learners_, {}, &Learner::given).given;
+  to = {.channel = &channel,
+        .seed = seed,
+        .rank = static_cast<std::uint64_t>(rank),
+        .attached = to.attached + 1,
+        .given = given};
+}
+
+void ActorService::Detach(int learner) {
+  const std::lock_guard lock(mutex_);
+  learners_[static_cast<std::size_t>(learner)].channel = nullptr;
+}
+
+void ActorService::OnOpen(PeerId peer, const std::string& address) {
+  peers_[peer] = {.address = address, .opened_s = MonotonicSeconds()};
+}
+
+void ActorService::OnMessage(PeerId id, Incoming& message) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  const std::lock_guard lock(mutex_);
+  try {
+    if (!peer.ready) {
+      Greet(id, peer, ReadText(message));
+    } else {
+      Take(peer, message);
+    }
+    Serve(id, peer);
+  } catch (const Json::exception&) {
+    transport_->Close(id, "this is nothing that an actor says");
+  } catch (const Error& error) {
+    say_(fmt::format("actor {} at {} is refused: {}", peer.index, Printable(peer.address), error.what()));
+    transport_->Close(id, error.what());
+  }
+}
+
+void ActorService::Greet(PeerId id, Peer& peer, const std::string& text) {
+  const Json said = Json::parse(text);
+  if (!peer.greeted) {
+    const std::string version = said.at("hello");
+    if (version != terms_.version)
+      Fail("the learner runs trireme {}, and the actor {}: use the same", terms_.version, Printable(version));
+    const auto learner =
+        std::ranges::find_if(learners_, [](const Learner& each) { return each.channel != nullptr; });
+    if (learner == learners_.end())
+      return transport_->Close(id, fmt::format("{}the learner has not begun", kComesBack));
+    peer.greeted = true;
+    // Random streams are numbered by 31 bits, `envs` to an actor.
+    const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max()) /
+                      static_cast<std::uint64_t>(terms_.shape.envs);
+    const auto own = static_cast<std::uint64_t>(terms_.own_actors),
+               all = static_cast<std::uint64_t>(terms_.learners);
+    peer.index = static_cast<int>((own + joined_++ * all + learner->rank) % most);
+    transport_->Send(
+        id, TextMessage(Json{
+                {"welcome", terms_.settings}, {"seed", std::to_string(learner->seed)}, {"index", peer.index}}
+                            .dump()));
+    return;
+  }
+  CheckLooks(said.at("ready"));
+  transport_->Allow(id, terms_.shape.most_bytes());
+  peer.ready = peer.owed = true;
+  say_(fmt::format("actor {} at {} joined", peer.index, Printable(peer.address)));
+}
+
+void ActorService::CheckLooks(const std::string& text) const {
+  if (text != terms_.looks) Fail("the actor has {}, and the learner {}", Printable(text), terms_.looks);
+}
+
+std::vector<std::shared_ptr<const PublishedPolicy>> ActorService::Newest() const {
+  std::vector<std::shared_ptr<const PublishedPolicy>> newest;
+  for (const Learner& learner : learners_)
+    newest.push_back(learner.channel == nullptr ? nullptr : learner.channel->newest());
+  return newest;
+}
+
+void ActorService::Take(Peer& peer, Incoming& message) {
+  if (peer.waiting.size() == kWindow) Fail("an actor that does not wait to be answered");
+  Trajectory trajectory;
+  if (!spare_.empty()) {
+    trajectory = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  const std::uint64_t number = DecodeTrajectory(message, terms_.shape, trajectory);
+  if (number != peer.number + 1)
+    Fail("trajectory {} after trajectory {}: each is sent once, in order", number, peer.number);
+  const auto given = std::ranges::find(peer.given, trajectory.policy, &Given::version);
+  if (given == peer.given.end())
+    Fail("a trajectory by version {} of the policy, which it has not been given", trajectory.policy);
+  peer.number = number;
+  peer.waiting.push_back({std::move(trajectory), given->learners});
+}
+
+void ActorService::Serve(PeerId id, Peer& peer) {
+  if (peer.owed) peer.owed = !SendPolicy(id, peer);
+  while (!peer.waiting.empty() && HandOn(peer.waiting.front())) {
+    Trajectory memory = std::move(peer.waiting.front().trajectory);
+    peer.waiting.pop_front();
+    if (memory.samples() > 0 && spare_.size() < peers_.size()) spare_.push_back(std::move(memory));
+    SendPolicy(id, peer);
+  }
+}
+
+bool ActorService::HandOn(Waiting& waiting) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < learners_.size(); ++i) {
+    if (learners_[i].channel != nullptr) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return learners_[i].given; });
+  for (const std::size_t to : order) {
+    Learner& learner = learners_[to];
+    const auto newest = learner.channel->newest();
+    if (newest == nullptr) continue;
+    const auto& [attached, version] = waiting.learners[to];
+    // A channel that has begun since then counts anew: there it is as new as anything.
+    waiting.trajectory.policy = attached == learner.attached && version > 0 ? version : newest->version;
+    if (!learner.channel->Offer(waiting.trajectory)) continue;
+    ++learner.given;
+    return true;
+  }
+  return false;
+}
+
+bool ActorService::SendPolicy(PeerId id, Peer& peer) {
+  const auto newest = Newest();
+  const auto policy = std::ranges::find_if(newest, [](const auto& each) { return each != nullptr; });
+  if (policy != newest.end() && *policy != sent_) {  // all actors share one message
+    sent_ = *policy;
+    sent_message_ = EncodePolicy(++sent_version_, sent_->params);
+  }
+  if (sent_ == nullptr) return false;
+  if (!peer.given.empty() && peer.given.back().version == sent_version_) {
+    transport_->Send(id, EncodePolicy(sent_version_, {}));
+    return true;
+  }
+  transport_->Send(id, sent_message_);
+  Given given{.version = sent_version_};
+  for (std::size_t i = 0; i < learners_.size(); ++i)
+    given.learners.push_back({learners_[i].attached, newest[i] == nullptr ? 0 : newest[i]->version});
+  peer.given.push_back(std::move(given));
+  if (peer.given.size() > kGiven) peer.given.pop_front();
+  return true;
+}
+
+void ActorService::OnClose(PeerId peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return;
+  if (found->second.ready && !leaves_)
+    say_(fmt::format("actor {} at {} is gone", found->second.index, Printable(found->second.address)));
+  peers_.erase(found);
+}
+
+Deadline ActorService::OnTime(Deadline now) {
+  const double now_s = MonotonicSeconds();
+  const std::lock_guard lock(mutex_);
+  bool waiting = false;
+  for (auto& [id, peer] : peers_) {
+    if (leaves_) {
+      transport_->Close(
+          id, over_ ? std::string(kRunIsOver) : fmt::format("{}the run was interrupted", kComesBack));
+    } else if (!peer.ready && now_s > peer.opened_s + kIntroduction) {
+      transport_->Close(id, "nothing that an actor says has come");
+    } else {
+      Serve(id, peer);
+      waiting |= peer.owed || !peer.waiting.empty();
+    }
+  }
+  if (leaves_) {
+    if (leaves_by_s_ == 0) leaves_by_s_ = now_s + kFarewell;
+    left_ = peers_.empty() || now_s > leaves_by_s_;
+  }
+  return now + (waiting ? kLookForRoom : kLook);
+}
+
+}  // namespace trireme

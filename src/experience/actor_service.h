@@ -1,0 +1,130 @@
+// Actors of other processes, on this host or others, who send to learners of this one; remote_actor.h is their side.
+//
+// An actor has a stream of its own, and speaks first:
+//
+//   {"hello": version}       {"welcome": settings of the run, TOML; "seed": ..., "index": ...}: as whom it collects
+//   {"ready": looks}         a policy, when there is one. `looks`: what environment and network are there, which must be those here
+//   a trajectory             a policy, once the trajectory is on its way to a learner
+//
+// A trajectory goes to the learner with room who was given the fewest: those of a process move in step, so their policies are one.
+// Where there is no room it waits here, and its actor is not answered. An actor may be kWindow trajectories
+// ahead of the answers; so much is held for it and no more. Their numbers count from 1: each is learned from once.
+// What was on its way when a stream broke is lost; the actor comes back as another one. Streams close with
+// kRunIsOver, or for a reason that begins with kComesBack.
+//
+// Versions of policies are counted here for actors, and by each learner for itself. How old a trajectory is, is a matter of
+// its learner: what version that had when the actor was given its policy.
+//
+// Thread safety: methods may be called by all threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "trireme/experience/memory_channel.h"
+#include "trireme/experience/trajectory_message.h"
+#include "trireme/rpc/transport.h"
+
+namespace trireme {
+
+inline constexpr std::string_view kRunIsOver = "the run is over";
+inline constexpr std::string_view kComesBack = "later: ";
+inline constexpr std::size_t kWindow = 2;
+
+class ActorService final : private ServerTransport::Handler {
+ public:
+  struct Terms {
+    std::string version = {};   // of the program
+    std::string settings = {};  // of the run
+    std::string looks = {};
+    TrajectoryShape shape = {};
+    int own_actors = 0;  // those with the first indices, who have no need to join
+    int learners = 1;    // of the run, of whom some are here
+  };
+  // For `learners` of this process. Serves from a thread of its own. `say` is given lines for people, from that thread.
+  ActorService(std::unique_ptr<ServerTransport> transport, Terms terms, int learners,
+               std::function<void(const std::string&)> say);
+  ~ActorService() override;
+
+  const std::string& address() const { return address_; }
+  // From now on `channel` is sent to as well, until it is detached. Its learner is the `rank`th of the run; random streams of
+  // actors that join follow from `seed`.
+  void Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed);
+  void Detach(int learner);
+  // Takes leave of the actors. `over`: of the run; else they wait for it to come back. Waits for them a moment.
+  void End(bool over);
+
+ private:
+  struct Learner {
+    MemoryChannel* channel = nullptr;
+    std::uint64_t seed = 0, rank = 0;
+    std::uint64_t attached = 0;  // how often; 0: never
+    std::uint64_t given = 0;     // trajectories, by now
+  };
+  // What version a learner had, of which of its channels.
+  struct Then {
+    std::uint64_t attached = 0, version = 0;
+  };
+  struct Given {
+    std::uint64_t version = 0;        // of a policy that an actor was given
+    std::vector<Then> learners = {};  // when it was
+  };
+  struct Waiting {
+    Trajectory trajectory;
+    std::vector<Then> learners;  // when its actor was given its policy
+  };
+  struct Peer {
+    std::string address;
+    bool greeted = false, ready = false, owed = false;  // owed: the first policy
+    int index = 0;
+    std::uint64_t number = 0;      // of its last trajectory
+    std::deque<Given> given = {};  // those it may still collect with, the newest last
+    double opened_s = 0;
+    std::deque<Waiting> waiting = {};
+  };
+
+  void OnOpen(PeerId peer, const std::string& address) override;
+  void OnMessage(PeerId peer, Incoming& message) override;
+  void OnClose(PeerId peer) override;
+  Deadline OnTime(Deadline now) override;
+
+  // With the lock:
+  void Greet(PeerId id, Peer& peer, const std::string& text);
+  void CheckLooks(const std::string& text) const;
+  void Take(Peer& peer, Incoming& message);
+  // Of each learner, in order; null: it has none.
+  std::vector<std::shared_ptr<const PublishedPolicy>> Newest() const;
+  // Hands on what waits, and answers.
+  void Serve(PeerId id, Peer& peer);
+  bool HandOn(Waiting& waiting);
+  // The newest, or again the last if there is none any more. False when there never was one.
+  bool SendPolicy(PeerId id, Peer& peer);
+
+  std::unique_ptr<ServerTransport> transport_;  // until the end
+  const std::string address_;
+  const Terms terms_;
+  const std::function<void(const std::string&)> say_;
+  std::mutex mutex_;  // guards:
+  std::vector<Learner> learners_;
+  // Of the thread alone:
+  std::map<PeerId, Peer> peers_;
+  std::vector<Trajectory> spare_;                // memory
+  std::uint64_t joined_ = 0;                     // actors so far
+  std::shared_ptr<const PublishedPolicy> sent_;  // the last that was sent
+  std::uint64_t sent_version_ = 0;
+  Outgoing sent_message_;
+  double leaves_by_s_ = 0;
+  std::atomic<bool> leaves_{false}, over_{false}, left_{false};
+  std::thread thread_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,135 @@
+#include "trireme/experience/remote_actor.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/parse.h"
+#include "trireme/base/system.h"
+#include "trireme/base/text.h"
+#include "trireme/experience/actor_service.h"
+#include "trireme/experience/trajectory_message.h"
+#include "trireme/rpc/text_message.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kLook = 250ms;  // signals are looked for so often
+constexpr std::string_view kTokenRefused = "refused the token";
+
+}  // namespace
+
+RemoteActorEnd::RemoteActorEnd(LearnerPlace place) : place_(std::move(place)), heard_s_(MonotonicSeconds()) {}
+
+std::optional<RemoteActorEnd::Welcome> RemoteActorEnd::Join() {
+  for (;;) {
+    if (state_ == State::kOver || place_.stop()) return std::nullopt;
+    Welcome welcome;
+    if (Greet(welcome)) return welcome;
+    if (state_ == State::kOver || place_.stop()) return std::nullopt;
+    if (MonotonicSeconds() > heard_s_ + place_.wait_s) {
+      Fail(
+          "no learner has answered at {} for {:g} seconds{}: start it with `trireme train --listen`, or wait "
+          "longer with --wait",
+          place_.address, place_.wait_s, said_.empty() ? "" : fmt::format(" ({})", said_));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+bool RemoteActorEnd::Greet(Welcome& welcome) {
+  stream_ = place_.transport->Connect(place_.address, place_.security);
+  state_ = State::kOpen;
+  policy_.reset();
+  number_ = unanswered_ = params_ = 0;
+  const auto hello = TextMessage(Json{{"hello", place_.version}}.dump());
+  if (!stream_->Send(hello, Clock::now() + 1s)) {
+    Lost();
+    return false;
+  }
+  Incoming* const message = Answer(place_.wait_s);
+  if (message == nullptr) return false;
+  try {
+    const Json said = Json::parse(ReadText(*message));
+    welcome.settings = said.at("welcome");
+    welcome.index = said.at("index");
+    welcome.seed = std::stoull(said.at("seed").get<std::string>());
+  } catch (const std::exception&) {
+    Fail("what answers at {} is no learner", place_.address);
+  }
+  return true;
+}
+
+void RemoteActorEnd::Ready(const std::string& looks, std::size_t params) {
+  params_ = params;
+  unanswered_ = 1;
+  const std::string text = Json{{"ready", looks}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!stream_->Send(TextMessage(text), Clock::now() + 10s)) Lost();
+}
+
+std::shared_ptr<const PublishedPolicy> RemoteActorEnd::Newest() {
+  while (state_ == State::kOpen && unanswered_ > 0 && TakeAnswer(/*wait=*/policy_ == nullptr)) {
+  }
+  return state_ == State::kOpen && !place_.stop() ? policy_ : nullptr;
+}
+
+bool RemoteActorEnd::Send(Trajectory& trajectory) {
+  while (state_ == State::kOpen && unanswered_ >= kWindow) {
+    if (!TakeAnswer(/*wait=*/true)) return false;
+  }
+  if (state_ != State::kOpen) return false;
+  const Outgoing message = EncodeTrajectory(trajectory, ++number_);
+  // One before may still be on its way, however slow the network is.
+  while (!stream_->Send(message, Clock::now() + kLook)) {
+    if (stream_->closed()) Lost();
+    if (state_ != State::kOpen || place_.stop()) return false;
+  }
+  ++unanswered_;
+  return true;
+}
+
+bool RemoteActorEnd::TakeAnswer(bool wait) {
+  Incoming* const message = Answer(wait ? std::numeric_limits<double>::infinity() : 0);
+  if (message == nullptr) return false;
+  --unanswered_;
+  if (auto policy = DecodePolicy(*message, params_, policy_.get())) policy_ = std::move(policy);
+  return true;
+}
+
+Incoming* RemoteActorEnd::Answer(double seconds) {
+  const double begun_s = MonotonicSeconds();
+  do {
+    if (place_.stop()) return nullptr;
+    if (Incoming* const message = stream_->Receive(seconds > 0 ? Clock::now() + kLook : Clock::now())) {
+      heard_s_ = MonotonicSeconds();
+      return message;
+    }
+    if (stream_->closed()) {
+      Lost();
+      return nullptr;
+    }
+  } while (MonotonicSeconds() < begun_s + seconds);
+  return nullptr;
+}
+
+void RemoteActorEnd::Lost() {
+  const std::string why = stream_->why();
+  state_ = why == kRunIsOver ? State::kOver : State::kLost;
+  if (state_ == State::kOver) return;
+  const bool later = why.starts_with(kComesBack);
+  if (later) heard_s_ = MonotonicSeconds();
+  said_ = Printable(later ? why.substr(kComesBack.size()) : why);
+  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the learner", said_);
+  const bool by_learner = !why.empty() && !later && !why.starts_with(place_.address);
+  if (by_learner) Fail("the learner at {}: {}", place_.address, said_);
+}
+
+}  // namespace trireme

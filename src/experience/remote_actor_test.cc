@@ -1,0 +1,323 @@
+// Actors and their learner over streams: what every channel must do, and what a learner thinks of actors that are none.
+#include "trireme/experience/remote_actor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/system.h"
+#include "trireme/experience/actor_service.h"
+#include "trireme/experience/conformance.h"
+#include "trireme/experience/trajectory_message.h"
+#include "trireme/rpc/memory_transport.h"
+#include "trireme/rpc/text_message.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kParams = 3;
+
+TrajectoryShape Shape() {
+  EnvSpec env;
+  env.name = "Test-v0";
+  env.obs.shape = {3};
+  env.action = ActionSpace::Discrete(2);
+  return {env, 4, 2};
+}
+
+// A learner with a service, and actors of it.
+class Remote final : public TestedChannel {
+ public:
+  explicit Remote(std::size_t capacity)
+      : channel_(capacity),
+        learner_(channel_.MakeLearnerEnd()),
+        service_(transport_.Listen("learner", {}),
+                 {.version = "1",
+                  .settings = "settings",
+                  .looks = "looks",
+                  .shape = Shape(),
+                  .own_actors = 4,
+                  .learners = 2},
+                 1, [this](const std::string& text) {
+                   const std::lock_guard lock(mutex_);
+                   said_ += text + "\n";
+                 }) {
+    service_.Attach(0, channel_, 1, 77);
+  }
+  ~Remote() override { service_.End(true); }
+
+  LearnerEnd& learner() override { return *learner_; }
+  std::unique_ptr<ActorEnd> MakeActorEnd() override {
+    auto end = std::make_unique<RemoteActorEnd>(Place());
+    try {
+      if (end->Join()) end->Ready("looks", kParams);
+    } catch (const Error&) {  // when it has ended nobody answers
+    }
+    return end;
+  }
+  void End(const std::string& why) override {
+    channel_.End(why);
+    service_.End(true);
+  }
+  int on_the_way() const override { return static_cast<int>(kWindow); }
+
+  LearnerPlace Place() {
+    return {.transport = &transport_, .address = "learner", .version = "1", .wait_s = 0.1};
+  }
+  std::string said() {
+    const std::lock_guard lock(mutex_);
+    return said_;
+  }
+
+  MemoryTransport transport_;
+  MemoryChannel channel_;
+  std::unique_ptr<LearnerEnd> learner_;
+  std::mutex mutex_;  // guards said_
+  std::string said_;
+  ActorService service_;
+};
+
+std::unique_ptr<TestedChannel> Make(std::size_t capacity) { return std::make_unique<Remote>(capacity); }
+
+TEST(RemoteActor, OrderIsKept) { ExpectOrderIsKept(Make); }
+TEST(RemoteActor, EachOnce) { ExpectEachOnce(Make); }
+TEST(RemoteActor, ItIsBounded) { ExpectItIsBounded(Make); }
+TEST(RemoteActor, TheNewestPolicy) { ExpectTheNewestPolicy(Make); }
+TEST(RemoteActor, TheEndReachesWhoWaitsForAPolicy) { ExpectTheEndReachesWhoWaitsForAPolicy(Make); }
+TEST(RemoteActor, TheEndReachesEveryone) { ExpectTheEndReachesEveryone(Make); }
+
+// The learner is told who they are, and each is somebody else, also one that has come back.
+TEST(RemoteActor, NobodyHasTheRandomStreamsOfAnother) {
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  RemoteActorEnd first(remote.Place()), second(remote.Place());
+  const auto a = first.Join(), b = second.Join();
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->settings, "settings");
+  EXPECT_EQ(a->seed, 77u);
+  EXPECT_EQ(a->index, 4 + 1) << "after the learners' own, this one's rank";
+  EXPECT_EQ(b->index, 4 + 1 + 2) << "every second is the other learner's";
+  const auto again = first.Join();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->index, 4 + 1 + 4);
+}
+
+// Where a learner begins anew its actors go on with it. Its versions are new ones, and what they have is as new as any.
+TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
+  Remote remote(4);
+  for (int i = 0; i < 5; ++i) remote.learner().Publish(std::vector<float>{1, 1, 1});
+  const auto actor = BegunActor(remote);
+  remote.service_.Detach(0);
+  MemoryChannel other(4);
+  const auto learner = other.MakeLearnerEnd();
+  learner->Publish(std::vector<float>{2, 2, 2});
+  remote.service_.Attach(0, other, 0, 78);
+  Trajectory trajectory, taken;
+  for (int number = 1; number <= 3; ++number) {
+    const auto policy = actor->Newest();
+    ASSERT_NE(policy, nullptr);
+    Mark(trajectory, 5, number);
+    trajectory.policy = policy->version;
+    ASSERT_TRUE(actor->Send(trajectory));
+    learner->Take(taken);
+    ExpectMarked(taken, 5, number);
+    EXPECT_EQ(taken.policy, 1u);
+  }
+  EXPECT_EQ(actor->Newest()->params, (std::vector<float>{2, 2, 2}));
+  remote.service_.Detach(0);
+}
+
+// Fewer actors than learners: each learner gets what it needs, and ages are counted in its own versions.
+TEST(RemoteActor, ServesAllLearners) {
+  MemoryTransport transport;
+  MemoryChannel channels[] = {MemoryChannel(2), MemoryChannel(2)};
+  std::unique_ptr<LearnerEnd> learners[] = {channels[0].MakeLearnerEnd(), channels[1].MakeLearnerEnd()};
+  ActorService service(transport.Listen("learner", {}), {.version = "1", .looks = "looks", .shape = Shape()},
+                       2, [](const std::string&) {});
+  for (int i = 0; i < 2; ++i) service.Attach(i, channels[i], i, 7);
+  learners[0]->Publish(std::vector<float>(kParams));
+  for (int i = 0; i < 4; ++i) learners[1]->Publish(std::vector<float>(kParams));
+  RemoteActorEnd actor({.transport = &transport, .address = "learner", .version = "1"});
+  ASSERT_TRUE(actor.Join());
+  actor.Ready("looks", kParams);
+  Trajectory trajectory, taken;
+  for (int number = 0; number < 20; ++number) {
+    const auto policy = actor.Newest();
+    ASSERT_NE(policy, nullptr);
+    Mark(trajectory, 0, number);
+    trajectory.policy = policy->version;
+    ASSERT_TRUE(actor.Send(trajectory));
+    if (number % 2 == 0) continue;
+    for (int i = 0; i < 2; ++i) {
+      learners[i]->Take(taken);
+      EXPECT_EQ(taken.policy, i == 0 ? 1u : 4u);
+    }
+  }
+  service.End(true);
+}
+
+TEST(RemoteActor, EndsWithOneLineWhenThereIsNoLearner) {
+  MemoryTransport transport;
+  RemoteActorEnd actor({.transport = &transport, .address = "nowhere", .version = "1", .wait_s = 0});
+  try {
+    actor.Join();
+    FAIL() << "there is nobody";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no learner has answered at nowhere"), std::string::npos)
+        << error.what();
+  }
+  std::atomic<bool> stop{false};
+  RemoteActorEnd stopped(
+      {.transport = &transport, .address = "nowhere", .version = "1", .stop = [&] { return stop.load(); }});
+  stop = true;
+  EXPECT_FALSE(stopped.Join());
+}
+
+std::string RefusalOf(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RemoteActor, IsRefusedWithAnotherVersionEnvironmentOrNetwork) {
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  LearnerPlace other = remote.Place();
+  other.version = "2\x1b";
+  EXPECT_EQ(RefusalOf([&] { RemoteActorEnd(other).Join(); }),
+            "the learner at learner: the learner runs trireme 1, and the actor 2\\x1b: use the same");
+  RemoteActorEnd actor(remote.Place());
+  ASSERT_TRUE(actor.Join());
+  actor.Ready("other looks", kParams);
+  EXPECT_EQ(RefusalOf([&] { actor.Newest(); }),
+            "the learner at learner: the actor has other looks, and the learner looks");
+  RemoteActorEnd smaller(remote.Place());
+  ASSERT_TRUE(smaller.Join());
+  smaller.Ready("looks", kParams - 1);
+  EXPECT_NE(RefusalOf([&] { smaller.Newest(); }).find("where the network has 2"), std::string::npos);
+}
+
+// What a stream closes for that says something else than an actor would.
+class Impostor {
+ public:
+  explicit Impostor(Remote& remote) : stream_(remote.transport_.Connect("learner", {})) {}
+
+  void Say(Outgoing message) { stream_->Send(std::move(message), Clock::now() + 10s); }
+  void Say(const Json& json) { Say(TextMessage(json.dump())); }
+  void Join() {
+    Say({{"hello", "1"}});
+    Say({{"ready", "looks"}});
+    for (int i = 0; i < 2; ++i) ASSERT_NE(stream_->Receive(Clock::now() + 10s), nullptr);
+  }
+  std::string End() {
+    while (!stream_->closed()) {
+      if (stream_->Receive(Clock::now() + 10s) == nullptr && !stream_->closed()) return "it is not closed";
+    }
+    return stream_->why();
+  }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST(ActorService, ClosesStreamsOfOthers) {
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  const auto said_at_first = [&](Outgoing message) {
+    Impostor impostor(remote);
+    impostor.Say(std::move(message));
+    return impostor.End();
+  };
+  const std::string nothing = "this is nothing that an actor says";
+  for (const char* text : {"", "{", "[]", "{\"hello\": 1}", "{\"ready\": \"looks\"}", "null"})
+    EXPECT_EQ(said_at_first(TextMessage(text)), nothing) << text;
+  EXPECT_EQ(said_at_first(TextMessage(std::string(200, '['))), nothing);
+  Impostor twice(remote);
+  twice.Say({{"hello", "1"}});
+  twice.Say({{"hello", "1"}});
+  EXPECT_EQ(twice.End(), nothing);
+}
+
+struct Wrong {
+  const char* why;  // a part of the reason
+  std::function<void(Trajectory&)> change;
+  std::uint64_t number = 1;
+};
+
+TEST(ActorService, RefusesTrajectoriesThatNobodyHasCollected) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinite = std::numeric_limits<float>::infinity();
+  const std::vector<Wrong> wrong = {
+      {"observations are not all finite", [&](Trajectory& t) { t.obs[3] = nan; }},
+      {"observations are not all finite", [&](Trajectory& t) { t.obs[29] = infinite; }},
+      {"observations are not all finite", [&](Trajectory& t) { t.truncated_obs[0] = nan; }},
+      {"rewards are not all finite", [&](Trajectory& t) { t.rewards[7] = -infinite; }},
+      {"probabilities are not all finite", [&](Trajectory& t) { t.extra[0] = nan; }},
+      {"choice 2 of 2", [&](Trajectory& t) { t.actions[1] = 2; }},
+      {"choice -1 of 2", [&](Trajectory& t) { t.actions[1] = -1; }},
+      {"choice 0.5 of 2", [&](Trajectory& t) { t.actions[1] = 0.5f; }},
+      {"choice nan of 2", [&](Trajectory& t) { t.actions[1] = nan; }},
+      {"ends in two ways", [&](Trajectory& t) { t.terminated[0] = 2; }},
+      {"ends in two ways", [&](Trajectory& t) { t.terminated[1] = 1; }},
+      {"cut off", [&](Trajectory& t) { t.truncated[0] = 1; }},
+      {"cut off", [&](Trajectory& t) { t.truncated_samples[0] = -7; }},
+      {"not its length", [&](Trajectory& t) { t.truncated_samples.clear(); }},
+      {"not its length", [&](Trajectory& t) { t.truncated_obs.push_back(0); }},
+      {"3 steps of 2 environments, where 4 of 2", [&](Trajectory& t) { t.steps = 3; }},
+      {"returns are not all finite", [&](Trajectory& t) { t.episodes.return_sum = nan; }},
+      {"by version 9 of the policy, which it has not been given", [&](Trajectory& t) { t.policy = 9; }},
+      {"by version 0 of the policy", [&](Trajectory& t) { t.policy = 0; }},
+      {"trajectory 2 after trajectory 0", [](Trajectory&) {}, 2},
+      {"trajectory 0 after trajectory 0", [](Trajectory&) {}, 0},
+  };
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  for (const auto& [why, change, number] : wrong) {
+    SCOPED_TRACE(why);
+    Trajectory trajectory;
+    Mark(trajectory, 0, 1);
+    change(trajectory);
+    Impostor impostor(remote);
+    impostor.Join();
+    impostor.Say(EncodeTrajectory(trajectory, number));
+    EXPECT_NE(impostor.End().find(why), std::string::npos) << impostor.End();
+    EXPECT_NE(remote.said().find(why), std::string::npos);
+  }
+  // None of them is learned from: the next that comes is the first.
+  const auto actor = BegunActor(remote);
+  Trajectory trajectory, taken;
+  Mark(trajectory, 3, 33);
+  ASSERT_TRUE(actor->Send(trajectory));
+  remote.learner().Take(taken);
+  ExpectMarked(taken, 3, 33);
+}
+
+TEST(ActorService, TakesEachTrajectoryOnceAndHoldsFewForAnActor) {
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  Trajectory trajectory;
+  Mark(trajectory, 0, 1);
+  {
+    Impostor impostor(remote);
+    impostor.Join();
+    impostor.Say(EncodeTrajectory(trajectory, 1));
+    impostor.Say(EncodeTrajectory(trajectory, 1));
+    EXPECT_NE(impostor.End().find("trajectory 1 after trajectory 1"), std::string::npos);
+  }
+  Impostor impostor(remote);
+  impostor.Join();
+  for (std::uint64_t number = 1; number <= 4; ++number) impostor.Say(EncodeTrajectory(trajectory, number));
+  EXPECT_NE(impostor.End().find("does not wait to be answered"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme

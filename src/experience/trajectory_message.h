@@ -1,0 +1,52 @@
+// Trajectories and policies as messages between processes, numbers as the memory of an x86-64 has them.
+//
+//   trajectory   TrajectoryHeader, then as in rollout/trajectory.h: obs, actions, extra, rewards, terminated, truncated,
+//                truncated_samples, truncated_obs
+//   policy       PolicyHeader, then the parameters, or none of them where the actor has this version already
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "trireme/env/spec.h"
+#include "trireme/experience/channel.h"
+#include "trireme/rollout/trajectory.h"
+#include "trireme/rpc/transport.h"
+
+namespace trireme {
+
+// What the trajectories of a run look like.
+struct TrajectoryShape {
+  EnvSpec env = {};
+  int steps = 0, envs = 0;
+
+  // Of the longest message with one.
+  std::size_t most_bytes() const;
+};
+
+struct TrajectoryHeader {
+  std::uint64_t number;  // of an actor's trajectories, from 1
+  std::uint64_t policy;
+  std::int32_t steps, envs;
+  std::uint64_t cut_off;  // episodes
+  double episodes, return_sum, length_sum;
+};
+
+struct PolicyHeader {
+  std::uint64_t version;
+  std::uint64_t params;  // that follow
+};
+
+Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number);
+// Into the memory of `to`, if it has any. Returns the number. Throws Error when the message is no trajectory of this
+// shape, or one that nobody could have collected: what is no number, a choice that there is not or that was not
+// allowed, ends of episodes that contradict each other.
+std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to);
+
+Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params);
+// Null: it is the version that `had` is of. Throws Error when the message is no policy of so many parameters.
+std::shared_ptr<const PublishedPolicy> DecodePolicy(Incoming& message, std::size_t params,
+                                                    const PublishedPolicy* had);
+
+}  // namespace trireme

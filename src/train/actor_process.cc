@@ -1,0 +1,117 @@
+#include "trireme/train/actor_process.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "trireme/algo/algorithm.h"
+#include "trireme/base/error.h"
+#include "trireme/env/env.h"
+#include "trireme/nn/make_executor.h"
+#include "trireme/train/run_state.h"
+
+namespace trireme {
+namespace {
+
+class ActorProcess {
+ public:
+  explicit ActorProcess(const ActorOptions& options) : options_(options) {}
+
+  std::uint64_t Run() {
+    std::vector<std::thread> threads;
+    try {
+      for (int i = 0; i < options_.actors; ++i) threads.emplace_back([this] { Act(); });
+    } catch (const std::system_error& error) {
+      Failed(std::make_exception_ptr(
+          Error(fmt::format("cannot start {} actors: {}", options_.actors, error.code().message()))));
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+    return sent_.load();
+  }
+
+ private:
+  bool Stops() const { return ends_.load() || options_.learner.stop(); }
+
+  void Failed(std::exception_ptr why) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(why);
+    ends_ = true;
+  }
+
+  void Act() {
+    try {
+      LearnerPlace place = options_.learner;
+      place.stop = [this] { return Stops(); };
+      RemoteActorEnd end(std::move(place));
+      while (const auto welcome = end.Join()) Collect(end, *welcome);
+    } catch (const std::exception&) {
+      Failed(std::current_exception());
+    }
+  }
+
+  void Collect(RemoteActorEnd& end, const RemoteActorEnd::Welcome& welcome) {
+    const std::shared_ptr<const RunSettings> settings = SettingsOf(welcome.settings);
+    const EnvStopScope env_stop(settings->env().processes, [this] { return Stops(); });
+    const Network network(settings->algorithm->MakeNetwork(settings->env().spec));
+    const auto executor = MakeExecutor(network, settings->run.ComputingOf(welcome.index));
+    const auto collector = settings->algorithm->MakeCollector({.env = settings->env(),
+                                                               .executor = *executor,
+                                                               .seed = welcome.seed,
+                                                               .shards = settings->run.shards,
+                                                               .index = welcome.index});
+    if (collector == nullptr) Fail("{} learns from no actors", settings->run.algo);
+    end.Ready(LooksOf(*settings, network), network.param_count());
+    Trajectory trajectory;
+    while (const std::shared_ptr<const PublishedPolicy> policy = end.Newest()) {
+      collector->Collect(policy->params, trajectory);
+      trajectory.policy = policy->version;
+      if (!end.Send(trajectory)) return;
+      ++sent_;
+    }
+  }
+
+  // All actors of a run share one, and with it the processes that step environments.
+  std::shared_ptr<const RunSettings> SettingsOf(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (settings_ != nullptr && text_ == text) return settings_;
+    std::shared_ptr<RunSettings> settings = ParseRunSettings(text, "the settings of the learner");
+    settings->Resolve();
+    options_.say(fmt::format("joined the learner at {}: {} with {}, {} actor{}", options_.learner.address,
+                             settings->run.env_identity(), settings->run.algo, options_.actors,
+                             options_.actors == 1 ? "" : "s"));
+    text_ = text;
+    settings_ = std::move(settings);
+    return settings_;
+  }
+
+  const ActorOptions& options_;
+  std::atomic<bool> ends_{false};
+  std::atomic<std::uint64_t> sent_{0};
+  std::mutex mutex_;  // guards:
+  std::string text_;
+  std::shared_ptr<const RunSettings> settings_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::uint64_t RunActors(const ActorOptions& options) { return ActorProcess(options).Run(); }
+
+std::string LooksOf(const RunSettings& settings, const Network& network) {
+  const EnvSpec& env = settings.env().spec;
+  return fmt::format("{} with observations of {} {}, {}{}, kept in {}, and network {}",
+                     settings.run.env_identity(), fmt::join(env.obs.shape, " x "),
+                     env.obs.type == ObsType::kUint8 ? "bytes" : "floats", env.action.Describe(),
+                     env.masks ? " with masks" : "", NameOf(env.kept), DescribeNetwork(network.spec()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,164 @@
+// Actors in processes of their own, which come, go and die, and learners that do: with real connections and real signals.
+#include <csignal>
+#include <memory>
+#include <numeric>
+
+#include "run_util.h"
+#include "trireme/base/plugin.h"
+
+namespace trireme::testing {
+namespace {
+
+class ActorTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    setenv("TRIREME_PLUGINS", TRIREME_PLUGIN_FOLDER, 1);
+    if (!HavePlugin("libtrireme_grpc.so")) GTEST_SKIP() << "built without gRPC";
+  }
+
+  std::string Address() const { return "unix:" + Path("learner.sock"); }
+  // Updates of 8 trajectories of 16 steps of 2 environments, two to an iteration.
+  Args Learner(const std::string& algo, const Args& more = {}) const {
+    return Set(Args{"train", "--env", "CartPole-v1", "--algo", algo, "--listen", Address(), "--json", "--out",
+                    Path("run")} +
+                   more,
+               {"envs=16", "horizon=16", "hidden=[32]", "eval_every=4096", "eval_episodes=20"});
+  }
+  std::unique_ptr<Process> StartActor(const Args& more = {}, const std::string& actors = "1") const {
+    return std::make_unique<Process>(
+        kBinary, Args{"actor", "--learner", Address(), "--actors", actors, "--wait", "30"} + more);
+  }
+  static void ExpectEnds(Process& process, int code, const std::string& text = "") {
+    const Outcome outcome = process.Wait();
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_NE((outcome.out + outcome.err).find(text), std::string::npos) << outcome.out << outcome.err;
+  }
+};
+
+TEST_F(ActorTest, LearnersReachTheirTargetByActorsOfOtherProcesses) {
+  for (const char* algo : {"impala", "appo"}) {
+    for (const char* workers : {"1", "2"}) {
+      SCOPED_TRACE(std::string(algo) + " " + workers);
+      const auto first = StartActor();  // waits for it
+      Process learner(kBinary, Learner(algo, {"--workers", workers, "--target", "400", "--steps", "400000"}));
+      const auto second =
+          std::string(workers) == "1" ? StartActor({}, "3") : nullptr;  // one for two learners
+      const Json result = ResultOf(learner.Wait());
+      EXPECT_TRUE(result["reached_target"]) << result;
+      EXPECT_FALSE(result.contains("actors")) << "none of its own";
+      const auto lag = result["policy_lag_histogram"].get<std::vector<int>>();
+      EXPECT_EQ(std::accumulate(lag.begin(), lag.end(), 0) * 16 * 2, result["steps"]) << "each counts once";
+      ExpectEnds(*first, 0, "the run is over");
+      if (second) ExpectEnds(*second, 0, "the run is over");
+      std::filesystem::remove_all(Path("run"));
+    }
+  }
+}
+
+TEST_F(ActorTest, ComeGoAndDieWhileTheLearnerGoesOn) {
+  Process learner(kBinary, Learner("impala", {"--steps", "30000000", "--set", "eval_every=0"}));
+  std::unique_ptr<Process> frozen = StartActor();
+  ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 0; })) << learner.Err();
+  for (int round = 0; round < 8; ++round) {
+    const auto actor = StartActor();
+    const std::size_t lines = MetricLines("run");
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > lines + 2; })) << learner.Err();
+    if (round == 3) frozen->Signal(SIGSTOP);  // the others are enough
+    if (round % 2 == 0) {
+      actor->Signal(SIGKILL);
+      actor->Wait();
+    } else {
+      ASSERT_TRUE(actor->RunsUntil([&] { return actor->Catches(SIGTERM); }));
+      actor->Signal(SIGTERM);
+      ExpectEnds(*actor, 128 + SIGTERM, "interrupted after");
+    }
+  }
+  frozen->Signal(SIGCONT);
+  const std::size_t lines = MetricLines("run");
+  ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > lines + 2; })) << learner.Err();
+  EXPECT_NE(learner.Err().find("is gone"), std::string::npos);
+  EXPECT_EQ(learner.Err().find("refused"), std::string::npos) << learner.Err();
+  learner.Signal(SIGINT);
+  EXPECT_EQ(learner.Wait().code, 128 + SIGINT);
+  EXPECT_FALSE(Checkpoints(Path("run")).empty());
+  frozen->Signal(SIGTERM);  // it waits for the learner to come back
+  ExpectEnds(*frozen, 128 + SIGTERM);
+}
+
+TEST_F(ActorTest, GoOnWithALearnerThatWasKilledAndComesBack) {
+  const auto actor = StartActor();
+  {
+    Process learner(kBinary, Learner("impala", {"--steps", "30000000", "--set", "checkpoint_every_s=0"}));
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 20; })) << learner.Err();
+    learner.Signal(SIGKILL);
+    learner.Wait();
+  }
+  ASSERT_TRUE(actor->RunsUntil([] { return true; }));
+  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "60000", "--json"}));
+  EXPECT_GE(result["steps"], 60000);
+  ExpectEnds(*actor, 0, "the run is over");
+}
+
+// The signal comes while nobody sends anything.
+TEST_F(ActorTest, ALearnerWithoutActorsSaysWhatItWaitsForAndCanBeStopped) {
+  Process learner(kBinary, Learner("impala"));
+  ASSERT_TRUE(learner.RunsUntil([&] {
+    return learner.Err().find("no experience comes") != std::string::npos;
+  })) << learner.Err();
+  learner.Signal(SIGINT);
+  ExpectEnds(learner, 2, "stopped while it waited for actors");
+}
+
+// It is the actor that ends, with what its environment says; the learner waits for others.
+TEST_F(ActorTest, AnEnvironmentThatFailsEndsItsActorsAndNotTheLearner) {
+  Process learner(kBinary,
+                  Set(Args{"train", "--env", std::string("plugin:") + TRIREME_FRAGILE_PLUGIN + ":Fragile-v0",
+                           "--algo", "impala", "--listen", Address(), "--out", Path("run"), "--json",
+                           "--env-arg", "fault=error", "--env-arg", "at=2000"},
+                      {"envs=16", "horizon=16", "steps=30000000", "eval_every=0"}));
+  for (int i = 0; i < 2; ++i) {
+    const auto actor = StartActor();
+    ExpectEnds(*actor, 2, "Fragile-v0");
+    EXPECT_FALSE(learner.EndsWithin(0)) << learner.Err();
+  }
+  ASSERT_TRUE(learner.RunsUntil([&] { return learner.Err().find("is gone") != std::string::npos; }));
+  learner.Signal(SIGTERM);
+  ExpectEnds(learner, 2, "stopped while it waited for actors");
+}
+
+TEST_F(ActorTest, MistakesAreRefused) {
+  ExpectRefused(RunTrireme({"actor"}), {"--learner"});
+  ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--wait", "0"}),
+                {"no learner has answered at unix:"});
+  ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--actors", "-1"}), {"actors"});
+  ExpectRefused(RunTrireme({"actor", "--learner", "nothing", "--wait", "0"}), {"nothing"});
+  ExpectRefused(RunTrireme(Learner("ppo")), {"ppo", "impala, appo"});
+  ExpectRefused(RunTrireme(Learner("impala", {"--store", "shared"})), {"--store allreduce"});
+  ExpectRefused(RunTrireme(Learner("impala", {"--set", "schedule=0< 0> 1< 1>"})), {"--listen"});
+  ExpectRefused(RunTrireme(Set(Learner("impala"), {"listen=nowhere:x"})), {"nowhere:x"});
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+  WriteText(Path("secret"), "a\n");
+  WriteText(Path("other"), "b\n");
+  Process learner(kBinary, Learner("impala", {"--token-file", Path("secret")}));
+  ASSERT_TRUE(learner.RunsUntil([&] { return std::filesystem::exists(Path("learner.sock")); }))
+      << learner.Err();
+  for (const Args& token : {Args{}, Args{"--token-file", Path("other")}}) {
+    const auto actor = StartActor(token);
+    ExpectEnds(*actor, 2, "--token-file");
+  }
+  const auto actor = StartActor({"--token-file", Path("secret")});
+  ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 0; })) << learner.Err();
+  // A second learner finds the address taken, and leaves nothing.
+  Args second = Learner("impala", {"--token-file", Path("secret")});
+  *std::ranges::find(second, Path("run")) = Path("second");
+  const Outcome taken = RunTrireme(second);
+  EXPECT_EQ(taken.code, 2);
+  EXPECT_NE(taken.err.find("learner.sock"), std::string::npos) << taken.err;
+  EXPECT_FALSE(std::filesystem::exists(Path("second")));
+  learner.Signal(SIGTERM);
+  EXPECT_EQ(learner.Wait().code, 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace trireme::testing
