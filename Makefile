@@ -60,7 +60,7 @@ chaos: build
 
 # Ten minutes of libFuzzer for each target, from the corpus in the tree; it ends at the first finding and says where that is.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= settings checkpoint part_files server client
+FUZZ_TARGETS ?= settings checkpoint part_files server client actors
 fuzz:
 	scripts/setup fuzz
 	cmake --preset fuzz

@@ -1,4 +1,4 @@
-#include "trireme/experience/actor_service.h"
+#include "trireme/experience/actor_desk.h"
 
 #include <fmt/format.h>
 
@@ -27,26 +27,19 @@ constexpr std::size_t kGiven = 2 * kWindow + 2;
 
 }  // namespace
 
-ActorService::ActorService(std::unique_ptr<ServerTransport> transport, Terms terms, int learners,
-                           std::function<void(const std::string&)> say)
-    : transport_(std::move(transport)),
-      address_(transport_->address()),
+ActorDesk::ActorDesk(ServerTransport& transport, Terms terms, int learners,
+                     std::function<void(const std::string&)> say)
+    : transport_(transport),
       terms_(std::move(terms)),
       say_(std::move(say)),
-      learners_(static_cast<std::size_t>(learners)),
-      thread_([this] { transport_->Run(*this, [this] { return left_.load(); }); }) {}
+      learners_(static_cast<std::size_t>(learners)) {}
 
-ActorService::~ActorService() { End(/*over=*/false); }
-
-void ActorService::End(bool over) {
-  if (!thread_.joinable()) return;
+void ActorDesk::TakeLeave(bool over) {
   over_ = over;
   leaves_ = true;
-  thread_.join();
-  transport_.reset();  // nobody is let in to wait for nothing
 }
 
-void ActorService::Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed) {
+void ActorDesk::Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed) {
   const std::lock_guard lock(mutex_);
   Learner& to = learners_[static_cast<std::size_t>(learner)];
   // One that begins is not owed what the others have had.
@@ -58,16 +51,16 @@ void ActorService::Attach(int learner, MemoryChannel& channel, int rank, std::ui
         .given = given};
 }
 
-void ActorService::Detach(int learner) {
+void ActorDesk::Detach(int learner) {
   const std::lock_guard lock(mutex_);
   learners_[static_cast<std::size_t>(learner)].channel = nullptr;
 }
 
-void ActorService::OnOpen(PeerId peer, const std::string& address) {
+void ActorDesk::OnOpen(PeerId peer, const std::string& address) {
   peers_[peer] = {.address = address, .opened_s = MonotonicSeconds()};
 }
 
-void ActorService::OnMessage(PeerId id, Incoming& message) {
+void ActorDesk::OnMessage(PeerId id, Incoming& message) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
@@ -80,14 +73,14 @@ void ActorService::OnMessage(PeerId id, Incoming& message) {
     }
     Serve(id, peer);
   } catch (const Json::exception&) {
-    transport_->Close(id, "this is nothing that an actor says");
+    transport_.Close(id, "this is nothing that an actor says");
   } catch (const Error& error) {
     say_(fmt::format("actor {} at {} is refused: {}", peer.index, Printable(peer.address), error.what()));
-    transport_->Close(id, error.what());
+    transport_.Close(id, error.what());
   }
 }
 
-void ActorService::Greet(PeerId id, Peer& peer, const std::string& text) {
+void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
   const Json said = Json::parse(text);
   if (!peer.greeted) {
     const std::string version = said.at("hello");
@@ -96,7 +89,7 @@ void ActorService::Greet(PeerId id, Peer& peer, const std::string& text) {
     const auto learner =
         std::ranges::find_if(learners_, [](const Learner& each) { return each.channel != nullptr; });
     if (learner == learners_.end())
-      return transport_->Close(id, fmt::format("{}the learner has not begun", kComesBack));
+      return transport_.Close(id, fmt::format("{}the learner has not begun", kComesBack));
     peer.greeted = true;
     // Random streams are numbered by 31 bits, `envs` to an actor.
     const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max()) /
@@ -104,30 +97,30 @@ void ActorService::Greet(PeerId id, Peer& peer, const std::string& text) {
     const auto own = static_cast<std::uint64_t>(terms_.own_actors),
                all = static_cast<std::uint64_t>(terms_.learners);
     peer.index = static_cast<int>((own + joined_++ * all + learner->rank) % most);
-    transport_->Send(
+    transport_.Send(
         id, TextMessage(Json{
                 {"welcome", terms_.settings}, {"seed", std::to_string(learner->seed)}, {"index", peer.index}}
                             .dump()));
     return;
   }
   CheckLooks(said.at("ready"));
-  transport_->Allow(id, terms_.shape.most_bytes());
+  transport_.Allow(id, terms_.shape.most_bytes());
   peer.ready = peer.owed = true;
   say_(fmt::format("actor {} at {} joined", peer.index, Printable(peer.address)));
 }
 
-void ActorService::CheckLooks(const std::string& text) const {
+void ActorDesk::CheckLooks(const std::string& text) const {
   if (text != terms_.looks) Fail("the actor has {}, and the learner {}", Printable(text), terms_.looks);
 }
 
-std::vector<std::shared_ptr<const PublishedPolicy>> ActorService::Newest() const {
+std::vector<std::shared_ptr<const PublishedPolicy>> ActorDesk::Newest() const {
   std::vector<std::shared_ptr<const PublishedPolicy>> newest;
   for (const Learner& learner : learners_)
     newest.push_back(learner.channel == nullptr ? nullptr : learner.channel->newest());
   return newest;
 }
 
-void ActorService::Take(Peer& peer, Incoming& message) {
+void ActorDesk::Take(Peer& peer, Incoming& message) {
   if (peer.waiting.size() == kWindow) Fail("an actor that does not wait to be answered");
   Trajectory trajectory;
   if (!spare_.empty()) {
@@ -144,7 +137,7 @@ void ActorService::Take(Peer& peer, Incoming& message) {
   peer.waiting.push_back({std::move(trajectory), given->learners});
 }
 
-void ActorService::Serve(PeerId id, Peer& peer) {
+void ActorDesk::Serve(PeerId id, Peer& peer) {
   if (peer.owed) peer.owed = !SendPolicy(id, peer);
   while (!peer.waiting.empty() && HandOn(peer.waiting.front())) {
     Trajectory memory = std::move(peer.waiting.front().trajectory);
@@ -154,7 +147,7 @@ void ActorService::Serve(PeerId id, Peer& peer) {
   }
 }
 
-bool ActorService::HandOn(Waiting& waiting) {
+bool ActorDesk::HandOn(Waiting& waiting) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < learners_.size(); ++i) {
     if (learners_[i].channel != nullptr) order.push_back(i);
@@ -174,7 +167,7 @@ bool ActorService::HandOn(Waiting& waiting) {
   return false;
 }
 
-bool ActorService::SendPolicy(PeerId id, Peer& peer) {
+bool ActorDesk::SendPolicy(PeerId id, Peer& peer) {
   const auto newest = Newest();
   const auto policy = std::ranges::find_if(newest, [](const auto& each) { return each != nullptr; });
   if (policy != newest.end() && *policy != sent_) {  // all actors share one message
@@ -183,10 +176,10 @@ bool ActorService::SendPolicy(PeerId id, Peer& peer) {
   }
   if (sent_ == nullptr) return false;
   if (!peer.given.empty() && peer.given.back().version == sent_version_) {
-    transport_->Send(id, EncodePolicy(sent_version_, {}));
+    transport_.Send(id, EncodePolicy(sent_version_, {}));
     return true;
   }
-  transport_->Send(id, sent_message_);
+  transport_.Send(id, sent_message_);
   Given given{.version = sent_version_};
   for (std::size_t i = 0; i < learners_.size(); ++i)
     given.learners.push_back({learners_[i].attached, newest[i] == nullptr ? 0 : newest[i]->version});
@@ -195,7 +188,7 @@ bool ActorService::SendPolicy(PeerId id, Peer& peer) {
   return true;
 }
 
-void ActorService::OnClose(PeerId peer) {
+void ActorDesk::OnClose(PeerId peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return;
   if (found->second.ready && !leaves_)
@@ -203,16 +196,16 @@ void ActorService::OnClose(PeerId peer) {
   peers_.erase(found);
 }
 
-Deadline ActorService::OnTime(Deadline now) {
+Deadline ActorDesk::OnTime(Deadline now) {
   const double now_s = MonotonicSeconds();
   const std::lock_guard lock(mutex_);
   bool waiting = false;
   for (auto& [id, peer] : peers_) {
     if (leaves_) {
-      transport_->Close(
+      transport_.Close(
           id, over_ ? std::string(kRunIsOver) : fmt::format("{}the run was interrupted", kComesBack));
     } else if (!peer.ready && now_s > peer.opened_s + kIntroduction) {
-      transport_->Close(id, "nothing that an actor says has come");
+      transport_.Close(id, "nothing that an actor says has come");
     } else {
       Serve(id, peer);
       waiting |= peer.owed || !peer.waiting.empty();

@@ -15,7 +15,7 @@
 // Versions of policies are counted here for actors, and by each learner for itself. How old a trajectory is, is a matter of
 // its learner: what version that had when the actor was given its policy.
 //
-// Thread safety: methods may be called by all threads.
+// Thread safety: whoever runs the transport calls the handler; the other methods may be called by all threads.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "trireme/experience/memory_channel.h"
@@ -40,7 +39,7 @@ inline constexpr std::string_view kRunIsOver = "the run is over";
 inline constexpr std::string_view kComesBack = "later: ";
 inline constexpr std::size_t kWindow = 2;
 
-class ActorService final : private ServerTransport::Handler {
+class ActorDesk final : public ServerTransport::Handler {
  public:
   struct Terms {
     std::string version = {};   // of the program
@@ -50,18 +49,23 @@ class ActorService final : private ServerTransport::Handler {
     int own_actors = 0;  // those with the first indices, who have no need to join
     int learners = 1;    // of the run, of whom some are here
   };
-  // For `learners` of this process. Serves from a thread of its own. `say` is given lines for people, from that thread.
-  ActorService(std::unique_ptr<ServerTransport> transport, Terms terms, int learners,
-               std::function<void(const std::string&)> say);
-  ~ActorService() override;
+  // For `learners` of this process, over `transport`, which outlives it. `say` is given lines for people.
+  ActorDesk(ServerTransport& transport, Terms terms, int learners,
+            std::function<void(const std::string&)> say);
 
-  const std::string& address() const { return address_; }
   // From now on `channel` is sent to as well, until it is detached. Its learner is the `rank`th of the run; random streams of
   // actors that join follow from `seed`.
   void Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed);
   void Detach(int learner);
-  // Takes leave of the actors. `over`: of the run; else they wait for it to come back. Waits for them a moment.
-  void End(bool over);
+  // From now on takes leave of the actors. `over`: so is the run; else they wait for it to come back.
+  void TakeLeave(bool over);
+  // Whether that is done.
+  bool left() const { return left_.load(); }
+
+  void OnOpen(PeerId peer, const std::string& address) override;
+  void OnMessage(PeerId peer, Incoming& message) override;
+  void OnClose(PeerId peer) override;
+  Deadline OnTime(Deadline now) override;
 
  private:
   struct Learner {
@@ -92,11 +96,6 @@ class ActorService final : private ServerTransport::Handler {
     std::deque<Waiting> waiting = {};
   };
 
-  void OnOpen(PeerId peer, const std::string& address) override;
-  void OnMessage(PeerId peer, Incoming& message) override;
-  void OnClose(PeerId peer) override;
-  Deadline OnTime(Deadline now) override;
-
   // With the lock:
   void Greet(PeerId id, Peer& peer, const std::string& text);
   void CheckLooks(const std::string& text) const;
@@ -109,13 +108,12 @@ class ActorService final : private ServerTransport::Handler {
   // The newest, or again the last if there is none any more. False when there never was one.
   bool SendPolicy(PeerId id, Peer& peer);
 
-  std::unique_ptr<ServerTransport> transport_;  // until the end
-  const std::string address_;
+  ServerTransport& transport_;
   const Terms terms_;
   const std::function<void(const std::string&)> say_;
   std::mutex mutex_;  // guards:
   std::vector<Learner> learners_;
-  // Of the thread alone:
+  // Of the handler alone:
   std::map<PeerId, Peer> peers_;
   std::vector<Trajectory> spare_;                // memory
   std::uint64_t joined_ = 0;                     // actors so far
@@ -124,7 +122,6 @@ class ActorService final : private ServerTransport::Handler {
   Outgoing sent_message_;
   double leaves_by_s_ = 0;
   std::atomic<bool> leaves_{false}, over_{false}, left_{false};
-  std::thread thread_;
 };
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 #include "trireme/base/parse.h"
 #include "trireme/base/system.h"
 #include "trireme/base/text.h"
-#include "trireme/experience/actor_service.h"
+#include "trireme/experience/actor_desk.h"
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/rpc/text_message.h"
 

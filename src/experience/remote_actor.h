@@ -1,4 +1,4 @@
-// An actor's end of a channel whose learner is another process (actor_service.h).
+// An actor's end of a channel whose learner is another process (actor_desk.h).
 //
 //   RemoteActorEnd end(place);
 //   while (const auto welcome = end.Join()) {      // again whenever the learner was lost and has come back

@@ -48,7 +48,7 @@ class Remote final : public TestedChannel {
                    const std::lock_guard lock(mutex_);
                    said_ += text + "\n";
                  }) {
-    service_.Attach(0, channel_, 1, 77);
+    service_.desk().Attach(0, channel_, 1, 77);
   }
   ~Remote() override { service_.End(true); }
 
@@ -113,11 +113,11 @@ TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
   Remote remote(4);
   for (int i = 0; i < 5; ++i) remote.learner().Publish(std::vector<float>{1, 1, 1});
   const auto actor = BegunActor(remote);
-  remote.service_.Detach(0);
+  remote.service_.desk().Detach(0);
   MemoryChannel other(4);
   const auto learner = other.MakeLearnerEnd();
   learner->Publish(std::vector<float>{2, 2, 2});
-  remote.service_.Attach(0, other, 0, 78);
+  remote.service_.desk().Attach(0, other, 0, 78);
   Trajectory trajectory, taken;
   for (int number = 1; number <= 3; ++number) {
     const auto policy = actor->Newest();
@@ -130,7 +130,7 @@ TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
     EXPECT_EQ(taken.policy, 1u);
   }
   EXPECT_EQ(actor->Newest()->params, (std::vector<float>{2, 2, 2}));
-  remote.service_.Detach(0);
+  remote.service_.desk().Detach(0);
 }
 
 // Fewer actors than learners: each learner gets what it needs, and ages are counted in its own versions.
@@ -140,7 +140,7 @@ TEST(RemoteActor, ServesAllLearners) {
   std::unique_ptr<LearnerEnd> learners[] = {channels[0].MakeLearnerEnd(), channels[1].MakeLearnerEnd()};
   ActorService service(transport.Listen("learner", {}), {.version = "1", .looks = "looks", .shape = Shape()},
                        2, [](const std::string&) {});
-  for (int i = 0; i < 2; ++i) service.Attach(i, channels[i], i, 7);
+  for (int i = 0; i < 2; ++i) service.desk().Attach(i, channels[i], i, 7);
   learners[0]->Publish(std::vector<float>(kParams));
   for (int i = 0; i < 4; ++i) learners[1]->Publish(std::vector<float>(kParams));
   RemoteActorEnd actor({.transport = &transport, .address = "learner", .version = "1"});
@@ -229,7 +229,7 @@ class Impostor {
   std::unique_ptr<Stream> stream_;
 };
 
-TEST(ActorService, ClosesStreamsOfOthers) {
+TEST(ActorDesk, ClosesStreamsOfOthers) {
   Remote remote(1);
   remote.learner().Publish(std::vector<float>(kParams));
   const auto said_at_first = [&](Outgoing message) {
@@ -253,7 +253,7 @@ struct Wrong {
   std::uint64_t number = 1;
 };
 
-TEST(ActorService, RefusesTrajectoriesThatNobodyHasCollected) {
+TEST(ActorDesk, RefusesTrajectoriesThatNobodyHasCollected) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinite = std::numeric_limits<float>::infinity();
   const std::vector<Wrong> wrong = {
@@ -301,7 +301,7 @@ TEST(ActorService, RefusesTrajectoriesThatNobodyHasCollected) {
   ExpectMarked(taken, 3, 33);
 }
 
-TEST(ActorService, TakesEachTrajectoryOnceAndHoldsFewForAnActor) {
+TEST(ActorDesk, TakesEachTrajectoryOnceAndHoldsFewForAnActor) {
   Remote remote(1);
   remote.learner().Publish(std::vector<float>(kParams));
   Trajectory trajectory;

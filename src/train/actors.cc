@@ -30,15 +30,15 @@ void Actors::Listen() {
   const RunConfig& run = context_.settings.run;
   const TrainOptions& options = context_.options;
   const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
-  service_ = std::make_unique<ActorService>(
-      LoadGrpc().Listen(run.listen, options.security),
-      ActorService::Terms{.version = options.version,
-                          .settings = context_.settings.fields.ToToml(),
-                          .looks = LooksOf(context_.settings, context_.network),
-                          .shape = {context_.settings.env().spec, steps, envs},
-                          .own_actors = run.total_workers() * per_worker_,
-                          .learners = run.total_workers()},
-      run.workers, options.say);
+  service_ =
+      std::make_unique<ActorService>(LoadGrpc().Listen(run.listen, options.security),
+                                     ActorDesk::Terms{.version = options.version,
+                                                      .settings = context_.settings.fields.ToToml(),
+                                                      .looks = LooksOf(context_.settings, context_.network),
+                                                      .shape = {context_.settings.env().spec, steps, envs},
+                                                      .own_actors = run.total_workers() * per_worker_,
+                                                      .learners = run.total_workers()},
+                                     run.workers, options.say);
   options.say(fmt::format("actors join with: trireme actor --learner {}", service_->address()));
   if (options.security.token.empty() && !OnThisMachineOnly(service_->address()))
     options.say("no --token-file: whoever reaches this address can take part in the run");
@@ -46,6 +46,7 @@ void Actors::Listen() {
 
 void Actors::GiveUp(double waited_s) {
   const TrainOptions& options = context_.options;
+  if (worker_failed_.load()) Fail("another worker failed");
   if (options.stop != nullptr && options.stop->load() && waited_s > kStopPatience) {
     Fail(
         "stopped while it waited for actors, in the middle of an iteration: what was learned up to the last "
@@ -78,7 +79,7 @@ void Actors::Group::End(const std::string& why) {
 SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
   const RunConfig& run = context_.settings.run;
   const int per_update = run.shards / run.total_workers();
-  if (service_ != nullptr) service_->Detach(thread);
+  if (service_ != nullptr) service_->desk().Detach(thread);
   groups_[thread].reset();
   auto group = std::make_unique<Group>();
   group->channel =
@@ -96,7 +97,7 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
     Fail("cannot start {} actors: {}", run.actors, error.code().message());
   }
   groups_[thread] = std::move(group);
-  if (service_ != nullptr) service_->Attach(thread, *groups_[thread]->channel, rank, seed);
+  if (service_ != nullptr) service_->desk().Attach(thread, *groups_[thread]->channel, rank, seed);
   return *groups_[thread]->experience;
 }
 

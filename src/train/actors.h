@@ -1,5 +1,5 @@
 // The actors of a process: threads that collect for its workers, which then only learn. Each worker has actors and a
-// channel of its own. Actors of other processes may join (experience/actor_service.h).
+// channel of its own. Actors of other processes may join (experience/actor_desk.h).
 //
 // Thread safety: each worker calls Begin for itself.
 #pragma once
@@ -32,6 +32,8 @@ class Actors {
   // Those of all workers end, also while they wait. Called when no worker runs any more. `over`: so is the run, and actors
   // of other processes need not wait for it.
   void End(bool over);
+  // A worker has failed: others that wait for experience, which may never come, are told. Any thread may call it.
+  void WorkerFailed() { worker_failed_.store(true); }
   // Whoever waits for an environment on behalf of an actor need not wait any longer.
   bool ending() const { return ending_.load(); }
 
@@ -50,13 +52,13 @@ class Actors {
   void CollectAndSend(Group& group, int index, std::uint64_t seed);
 
   void Listen();
-  // For a worker that has waited so long for experience. Throws Error when the run is to stop.
+  // For a worker that has waited so long for experience. Throws Error when the run is to stop or another one has failed.
   void GiveUp(double waited_s);
 
   const RunContext& context_;
   int per_worker_;
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
-  std::atomic<bool> ending_{false};
+  std::atomic<bool> ending_{false}, worker_failed_{false};
   std::atomic<bool> waits_{false};         // people were told that nobody sends
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };

@@ -145,6 +145,7 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
         failed_thread.compare_exchange_strong(none, thread);
       }
       topology->Abort();
+      actors.WorkerFailed();
     }
   };
   std::vector<std::thread> others;
