@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr auto kLookForRoom = std::chrono::milliseconds(1);
 constexpr double kFarewell = 2;       // seconds for actors to hear why their streams close
-constexpr double kIntroduction = 60;  // seconds in which a stream must have become an actor's
+constexpr double kIntroduction = 60;  // seconds in which a stream must have said hello
 // An actor begins a trajectory with a policy that came with one of the last answers: it waits for all but kWindow of them
 // before it sends, and kWindow more may have been sent since.
 constexpr std::size_t kGiven = 2 * kWindow + 2;
@@ -70,13 +70,18 @@ void ActorDesk::OnMessage(PeerId id, Incoming& message) {
       Greet(id, peer, ReadText(message));
     } else {
       Take(peer, message);
+      line_.push_back(id);
     }
-    Serve(id, peer);
+    if (peer.owed) peer.owed = !SendPolicy(id, peer);
+    ServeLine();
   } catch (const Json::exception&) {
     transport_.Close(id, "this is nothing that an actor says");
   } catch (const Error& error) {
     say_(fmt::format("actor {} at {} is refused: {}", peer.index, Printable(peer.address), error.what()));
     transport_.Close(id, error.what());
+  } catch (const std::exception& error) {  // there is no memory for it
+    say_(fmt::format("actor {} at {} is closed: {}", peer.index, Printable(peer.address), error.what()));
+    transport_.Close(id, fmt::format("{}{}", kComesBack, error.what()));
   }
 }
 
@@ -100,12 +105,13 @@ void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
     transport_.Send(
         id, TextMessage(Json{
                 {"welcome", terms_.settings}, {"seed", std::to_string(learner->seed)}, {"index", peer.index}}
-                            .dump()));
+                            .dump(-1, ' ', false, Json::error_handler_t::replace)));
     return;
   }
   CheckLooks(said.at("ready"));
   transport_.Allow(id, terms_.shape.most_bytes());
   peer.ready = peer.owed = true;
+  ++ready_;
   say_(fmt::format("actor {} at {} joined", peer.index, Printable(peer.address)));
 }
 
@@ -137,9 +143,12 @@ void ActorDesk::Take(Peer& peer, Incoming& message) {
   peer.waiting.push_back({std::move(trajectory), given->learners});
 }
 
-void ActorDesk::Serve(PeerId id, Peer& peer) {
-  if (peer.owed) peer.owed = !SendPolicy(id, peer);
-  while (!peer.waiting.empty() && HandOn(peer.waiting.front())) {
+void ActorDesk::ServeLine() {
+  while (!line_.empty()) {
+    const PeerId id = line_.front();
+    Peer& peer = peers_.at(id);
+    if (!HandOn(peer.waiting.front())) return;
+    line_.pop_front();
     Trajectory memory = std::move(peer.waiting.front().trajectory);
     peer.waiting.pop_front();
     if (memory.samples() > 0 && spare_.size() < peers_.size()) spare_.push_back(std::move(memory));
@@ -193,7 +202,10 @@ void ActorDesk::OnClose(PeerId peer) {
   if (found == peers_.end()) return;
   if (found->second.ready && !leaves_)
     say_(fmt::format("actor {} at {} is gone", found->second.index, Printable(found->second.address)));
+  if (found->second.ready) --ready_;
+  std::erase(line_, peer);
   peers_.erase(found);
+  if (spare_.size() > peers_.size()) spare_.resize(peers_.size());
 }
 
 Deadline ActorDesk::OnTime(Deadline now) {
@@ -204,13 +216,15 @@ Deadline ActorDesk::OnTime(Deadline now) {
     if (leaves_) {
       transport_.Close(
           id, over_ ? std::string(kRunIsOver) : fmt::format("{}the run was interrupted", kComesBack));
-    } else if (!peer.ready && now_s > peer.opened_s + kIntroduction) {
+    } else if (!peer.greeted && now_s > peer.opened_s + kIntroduction) {
       transport_.Close(id, "nothing that an actor says has come");
     } else {
-      Serve(id, peer);
-      waiting |= peer.owed || !peer.waiting.empty();
+      if (peer.owed) peer.owed = !SendPolicy(id, peer);
+      waiting |= peer.owed;
     }
   }
+  if (!leaves_) ServeLine();
+  waiting |= !line_.empty();
   if (leaves_) {
     if (leaves_by_s_ == 0) leaves_by_s_ = now_s + kFarewell;
     left_ = peers_.empty() || now_s > leaves_by_s_;

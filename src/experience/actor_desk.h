@@ -61,6 +61,8 @@ class ActorDesk final : public ServerTransport::Handler {
   void TakeLeave(bool over);
   // Whether that is done.
   bool left() const { return left_.load(); }
+  // Who has joined and is there.
+  int actors() const { return ready_.load(); }
 
   void OnOpen(PeerId peer, const std::string& address) override;
   void OnMessage(PeerId peer, Incoming& message) override;
@@ -102,8 +104,8 @@ class ActorDesk final : public ServerTransport::Handler {
   void Take(Peer& peer, Incoming& message);
   // Of each learner, in order; null: it has none.
   std::vector<std::shared_ptr<const PublishedPolicy>> Newest() const;
-  // Hands on what waits, and answers.
-  void Serve(PeerId id, Peer& peer);
+  // Hands on what waits, the oldest first, and answers.
+  void ServeLine();
   bool HandOn(Waiting& waiting);
   // The newest, or again the last if there is none any more. False when there never was one.
   bool SendPolicy(PeerId id, Peer& peer);
@@ -115,12 +117,14 @@ class ActorDesk final : public ServerTransport::Handler {
   std::vector<Learner> learners_;
   // Of the handler alone:
   std::map<PeerId, Peer> peers_;
+  std::deque<PeerId> line_;                      // whose trajectories wait, as they came
   std::vector<Trajectory> spare_;                // memory
   std::uint64_t joined_ = 0;                     // actors so far
   std::shared_ptr<const PublishedPolicy> sent_;  // the last that was sent
   std::uint64_t sent_version_ = 0;
   Outgoing sent_message_;
   double leaves_by_s_ = 0;
+  std::atomic<int> ready_{0};
   std::atomic<bool> leaves_{false}, over_{false}, left_{false};
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -55,7 +56,7 @@ bool RemoteActorEnd::Greet(Welcome& welcome) {
     Lost();
     return false;
   }
-  Incoming* const message = Answer(place_.wait_s);
+  Incoming* const message = Answer(std::max(place_.wait_s, 1.0));
   if (message == nullptr) return false;
   try {
     const Json said = Json::parse(ReadText(*message));

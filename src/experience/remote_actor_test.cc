@@ -7,6 +7,8 @@
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
 
 #include "trireme/base/system.h"
 #include "trireme/experience/actor_service.h"
@@ -160,6 +162,34 @@ TEST(RemoteActor, ServesAllLearners) {
     }
   }
   service.End(true);
+}
+
+// Where the learner is the slowest, who came later has its turn as well.
+TEST(RemoteActor, ComeInTurnsWhenThereIsNoRoom) {
+  constexpr int kSenders = 3;
+  Remote remote(1);
+  remote.learner().Publish(std::vector<float>(kParams));
+  std::vector<std::unique_ptr<ActorEnd>> actors;
+  for (int a = 0; a < kSenders; ++a) actors.push_back(BegunActor(remote));
+  std::vector<std::thread> threads;
+  for (int a = 0; a < kSenders; ++a) {
+    threads.emplace_back([&, a] {
+      Trajectory trajectory;
+      for (int number = 0;; ++number) {
+        Mark(trajectory, a, number);
+        if (!actors[a]->Send(trajectory)) return;
+      }
+    });
+  }
+  std::vector<int> taken(kSenders);
+  Trajectory trajectory;
+  while (std::ranges::min(taken) < 10) {  // for ever, if one is never heard
+    remote.learner().Take(trajectory);
+    ++taken[static_cast<std::size_t>(trajectory.episodes.length_sum)];
+    ASSERT_LT(std::accumulate(taken.begin(), taken.end(), 0), 10'000);
+  }
+  remote.End("it is enough");
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(RemoteActor, EndsWithOneLineWhenThereIsNoLearner) {

@@ -39,6 +39,12 @@ class ActorProcess {
   }
 
  private:
+  // Settings, and as long as anybody uses them whoever waits for their environments is told when it is to stop.
+  struct Joined {
+    std::unique_ptr<RunSettings> settings;
+    std::unique_ptr<EnvStopScope> env_stop;
+  };
+
   bool Stops() const { return ends_.load() || options_.learner.stop(); }
 
   void Failed(std::exception_ptr why) {
@@ -53,6 +59,7 @@ class ActorProcess {
       place.stop = [this] { return Stops(); };
       RemoteActorEnd end(std::move(place));
       while (const auto welcome = end.Join()) Collect(end, *welcome);
+      ends_ = true;  // what one has heard, that the run is over, is true for those who were just joining
     } catch (const std::exception&) {
       Failed(std::current_exception());
     }
@@ -60,7 +67,6 @@ class ActorProcess {
 
   void Collect(RemoteActorEnd& end, const RemoteActorEnd::Welcome& welcome) {
     const std::shared_ptr<const RunSettings> settings = SettingsOf(welcome.settings);
-    const EnvStopScope env_stop(settings->env().processes, [this] { return Stops(); });
     const Network network(settings->algorithm->MakeNetwork(settings->env().spec));
     const auto executor = MakeExecutor(network, settings->run.ComputingOf(welcome.index));
     const auto collector = settings->algorithm->MakeCollector({.env = settings->env(),
@@ -83,13 +89,16 @@ class ActorProcess {
   std::shared_ptr<const RunSettings> SettingsOf(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (settings_ != nullptr && text_ == text) return settings_;
-    std::shared_ptr<RunSettings> settings = ParseRunSettings(text, "the settings of the learner");
+    const auto joined = std::make_shared<Joined>();
+    joined->settings = ParseRunSettings(text, "the settings of the learner");
+    RunSettings* const settings = joined->settings.get();
     settings->Resolve();
+    joined->env_stop = std::make_unique<EnvStopScope>(settings->env().processes, [this] { return Stops(); });
     options_.say(fmt::format("joined the learner at {}: {} with {}, {} actor{}", options_.learner.address,
                              settings->run.env_identity(), settings->run.algo, options_.actors,
                              options_.actors == 1 ? "" : "s"));
     text_ = text;
-    settings_ = std::move(settings);
+    settings_ = {joined, settings};
     return settings_;
   }
 

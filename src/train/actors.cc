@@ -1,5 +1,6 @@
 #include "trireme/train/actors.h"
 
+#include <algorithm>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -14,8 +15,9 @@
 namespace trireme {
 namespace {
 
-// Seconds without experience: after which a run that is to stop does so, and after which people are told.
-constexpr double kStopPatience = 2, kTellPatience = 5;
+// Seconds without experience after which a run that is to stop does so in the middle of an iteration, if nobody collects or if
+// somebody does, and after which people are told that nobody does.
+constexpr double kStopAlone = 2, kStopPatience = 60, kTellPatience = 5;
 
 }  // namespace
 
@@ -30,12 +32,22 @@ void Actors::Listen() {
   const RunConfig& run = context_.settings.run;
   const TrainOptions& options = context_.options;
   const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
+  const TrajectoryShape shape{context_.settings.env().spec, steps, envs};
+  const std::size_t longest =
+      std::max(shape.most_bytes(), sizeof(PolicyHeader) + context_.network.param_count() * sizeof(float));
+  if (longest > Limits().message) {
+    Fail(
+        "a trajectory or a policy of this run may have {} bytes, and a message {}: reduce horizon, envs or "
+        "hidden, or "
+        "leave out --listen",
+        longest, Limits().message);
+  }
   service_ =
       std::make_unique<ActorService>(LoadGrpc().Listen(run.listen, options.security),
                                      ActorDesk::Terms{.version = options.version,
                                                       .settings = context_.settings.fields.ToToml(),
                                                       .looks = LooksOf(context_.settings, context_.network),
-                                                      .shape = {context_.settings.env().spec, steps, envs},
+                                                      .shape = shape,
                                                       .own_actors = run.total_workers() * per_worker_,
                                                       .learners = run.total_workers()},
                                      run.workers, options.say);
@@ -47,12 +59,14 @@ void Actors::Listen() {
 void Actors::GiveUp(double waited_s) {
   const TrainOptions& options = context_.options;
   if (worker_failed_.load()) Fail("another worker failed");
-  if (options.stop != nullptr && options.stop->load() && waited_s > kStopPatience) {
+  const bool nobody = per_worker_ == 0 && service_->desk().actors() == 0;
+  if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {
     Fail(
-        "stopped while it waited for actors, in the middle of an iteration: what was learned up to the last "
-        "checkpoint is kept");
+        "stopped while it waited for actors, in the middle of an iteration: what was learned since the last "
+        "checkpoint, if there is one, is lost");
   }
-  if (service_ != nullptr && waited_s > kTellPatience && !waits_.exchange(true))
+  if (waited_s < kTellPatience) waits_.store(false);
+  if (nobody && waited_s > kTellPatience && !waits_.exchange(true))
     options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}",
                             service_->address()));
 }

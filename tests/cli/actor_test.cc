@@ -49,8 +49,18 @@ TEST_F(ActorTest, LearnersReachTheirTargetByActorsOfOtherProcesses) {
       EXPECT_FALSE(result.contains("actors")) << "none of its own";
       const auto lag = result["policy_lag_histogram"].get<std::vector<int>>();
       EXPECT_EQ(std::accumulate(lag.begin(), lag.end(), 0) * 16 * 2, result["steps"]) << "each counts once";
-      ExpectEnds(*first, 0, "the run is over");
-      if (second) ExpectEnds(*second, 0, "the run is over");
+      int joined = 0;  // a run may be over before the second one comes
+      for (Process* actor : {first.get(), second.get()}) {
+        if (actor == nullptr) continue;
+        if (actor->Err().find("joined the learner") == std::string::npos) {
+          actor->Signal(SIGKILL);
+          actor->Wait();
+          continue;
+        }
+        ExpectEnds(*actor, 0, "the run is over");
+        ++joined;
+      }
+      EXPECT_GT(joined, 0);
       std::filesystem::remove_all(Path("run"));
     }
   }
@@ -95,8 +105,9 @@ TEST_F(ActorTest, GoOnWithALearnerThatWasKilledAndComesBack) {
     learner.Wait();
   }
   ASSERT_TRUE(actor->RunsUntil([] { return true; }));
-  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "60000", "--json"}));
-  EXPECT_GE(result["steps"], 60000);
+  const Json result =
+      ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "1000000", "--json"}));
+  EXPECT_GE(result["steps"], 1000000);
   ExpectEnds(*actor, 0, "the run is over");
 }
 
@@ -133,6 +144,10 @@ TEST_F(ActorTest, MistakesAreRefused) {
                 {"no learner has answered at unix:"});
   ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--actors", "-1"}), {"actors"});
   ExpectRefused(RunTrireme({"actor", "--learner", "nothing", "--wait", "0"}), {"nothing"});
+  ExpectRefused(RunTrireme(Set(Learner("impala"), {"shards=1", "envs=1024", "horizon=40000"})), {"--listen"});
+  ExpectRefused(RunTrireme({"tune", "--env", "CartPole-v1", "--algo", "impala", "--set", "listen=127.0.0.1:0",
+                            "--study", Path("study.db")}),
+                {"listen"});
   ExpectRefused(RunTrireme(Learner("ppo")), {"ppo", "impala, appo"});
   ExpectRefused(RunTrireme(Learner("impala", {"--store", "shared"})), {"--store allreduce"});
   ExpectRefused(RunTrireme(Learner("impala", {"--set", "schedule=0< 0> 1< 1>"})), {"--listen"});
