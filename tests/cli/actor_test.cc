@@ -106,8 +106,8 @@ TEST_F(ActorTest, GoOnWithALearnerThatWasKilledAndComesBack) {
   }
   ASSERT_TRUE(actor->RunsUntil([] { return true; }));
   const Json result =
-      ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "1000000", "--json"}));
-  EXPECT_GE(result["steps"], 1000000);
+      ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "300000", "--json"}));
+  EXPECT_GE(result["steps"], 300000);
   ExpectEnds(*actor, 0, "the run is over");
 }
 
