@@ -105,8 +105,7 @@ TEST_F(ActorTest, GoOnWithALearnerThatWasKilledAndComesBack) {
     learner.Wait();
   }
   ASSERT_TRUE(actor->RunsUntil([] { return true; }));
-  const Json result =
-      ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "300000", "--json"}));
+  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "300000", "--json"}));
   EXPECT_GE(result["steps"], 300000);
   ExpectEnds(*actor, 0, "the run is over");
 }
