@@ -8,8 +8,12 @@
 // Thread safety: immutable, like Network; tapes are per thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "trireme/algo/settings.h"
@@ -129,6 +133,28 @@ class ActorCritic {
   std::vector<int> parts_;
   Head head_;
   int policy_size_;
+};
+
+// The policy at work: it draws what it does, and tells how probable that was.
+class ActorCriticActing final : public Acting {
+ public:
+  // With a tape of its own; `executor` outlives it.
+  ActorCriticActing(const EnvSpec& env, const Executor& executor, int envs)
+      : own_model_(std::in_place, executor, env),
+        own_tape_(executor.MakeTape(std::max(executor.pass_size(), envs))),
+        model_(*own_model_),
+        tape_(*own_tape_) {}
+  // With those of a learner. Both outlive it.
+  ActorCriticActing(const ActorCritic& model, Tape& tape) : model_(model), tape_(tape) {}
+
+  void SetParams(std::span<const float> params) override { tape_.SetParams(params); }
+  void Choose(const ActionRequest& request) override { model_.Sample(request, tape_); }
+
+ private:
+  std::optional<ActorCritic> own_model_;
+  std::unique_ptr<Tape> own_tape_;
+  const ActorCritic& model_;
+  Tape& tape_;
 };
 
 }  // namespace trireme

@@ -6,10 +6,10 @@
 // Whatever crosses shards goes through a ShardSum and then the store, so results do not depend on who owns
 // which shard. A worker that moves on its own (in an asynchronous store) owns all shards of its step.
 //
-// An algorithm collects and learns. Those that can learn from what others have collected (AlgorithmEntry::actors) also make
-// a Collector, for actors, and may be given a source of what these send.
+// An algorithm collects and learns. Those that can learn from what others have collected (AlgorithmEntry::actors) also say how
+// actors choose (Acting), and may be given a source of what these send.
 //
-// Thread safety: an Algorithm and its settings belong to one worker, a Collector to one actor.
+// Thread safety: an Algorithm and its settings belong to one worker, an Acting to one actor.
 #pragma once
 
 #include <cstdint>
@@ -46,21 +46,17 @@ struct WorkerContext {
   ExperienceSource* experience = nullptr;
 };
 
-// What an actor is given. References outlive the collector.
-struct CollectorContext {
-  const EnvEntry& env;
-  const Executor& executor;
-  std::uint64_t seed = 0;
-  int shards = 1;  // trajectories of one step of the learners
-  int index = 0;   // of the actor, among all
-};
-
-// What acts for learners elsewhere.
-class Collector {
+// How those choose who collect for learners elsewhere, and what they tell of it.
+class Acting {
  public:
-  virtual ~Collector() = default;
-  // to <- one trajectory by the policy of `params`; the memory that `to` had is used for the next. Throws Error.
-  virtual void Collect(std::span<const float> params, Trajectory& to) = 0;
+  virtual ~Acting() = default;
+  // Of all choices from now on. They stay as they are until the next call.
+  virtual void SetParams(std::span<const float> params) = 0;
+  // Writes actions, and `extra`, which learners may need.
+  virtual void Choose(const ActionRequest& request) = 0;
+  // Whether there is anything more to say of a whole trajectory, which Note then writes to its `extra`.
+  virtual bool notes() const { return false; }
+  virtual void Note(Trajectory& /*trajectory*/) {}
 };
 
 class Algorithm {
@@ -116,8 +112,10 @@ class AlgorithmSettings {
     int steps = 0, envs = 0;
   };
   virtual StepsAndEnvs TrajectorySize(int /*shards*/) const { return {}; }
-  // Null unless AlgorithmEntry::actors.
-  virtual std::unique_ptr<Collector> MakeCollector(const CollectorContext& /*context*/) const {
+  // For one actor, who chooses for up to `envs` environments at a time. Null unless AlgorithmEntry::actors. `executor`
+  // outlives it.
+  virtual std::unique_ptr<Acting> MakeActing(const EnvSpec& /*env*/, const Executor& /*executor*/,
+                                             int /*envs*/) const {
     return nullptr;
   }
 };

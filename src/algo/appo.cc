@@ -71,8 +71,8 @@ struct AppoConfig {
     return samples * (VtraceShard::BytesPerSample(env) + epochs * sizeof(int));
   }
   NetworkSpec MakeNetwork(const EnvSpec& env) const { return MakeActorCriticNetwork(network, env); }
-  std::unique_ptr<Collector> MakeCollector(const CollectorContext& context) const {
-    return std::make_unique<ActorCriticCollector>(context, collect.envs, collect.horizon);
+  std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const {
+    return std::make_unique<ActorCriticActing>(env, executor, envs);
   }
 };
 
@@ -118,6 +118,7 @@ class Appo final : public Algorithm {
   WorkerContext context_;
   ActorCritic model_;
   std::unique_ptr<Tape> tape_;
+  ActorCriticActing acting_;
   std::optional<OwnRollouts> own_;  // without actors
   std::vector<Shard> shards_;
   std::uint64_t seed_;  // of the order of samples
@@ -133,13 +134,14 @@ Appo::Appo(const AppoConfig& config, const WorkerContext& context)
       context_(context),
       model_(context.executor, context.env.spec),
       tape_(MakeWorkerTape(context, config.collect.envs)),
+      acting_(model_, *tape_),
       shards_(MakeShards<Shard>(context, config.collect.envs, config)),
       seed_(context.seed),
       steps_(context, *tape_, kPpoStats),
       statistics_(kEpisodeStats + 3),
       batch_(context.env.spec, std::max(context.executor.pass_size(), kMostActed)) {
   if (context.experience == nullptr && context.own_shards > 0) {
-    own_.emplace(context, config.collect.envs, config.collect.horizon, model_, *tape_);
+    own_.emplace(context, config.collect.envs, config.collect.horizon, acting_);
     context_.experience = &*own_;
   }
 }

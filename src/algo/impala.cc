@@ -63,8 +63,8 @@ struct ImpalaConfig {
     return std::uint64_t(collect.envs) * (collect.horizon + 1) * VtraceShard::BytesPerSample(env);
   }
   NetworkSpec MakeNetwork(const EnvSpec& env) const { return MakeActorCriticNetwork(network, env); }
-  std::unique_ptr<Collector> MakeCollector(const CollectorContext& context) const {
-    return std::make_unique<ActorCriticCollector>(context, collect.envs, collect.horizon);
+  std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const {
+    return std::make_unique<ActorCriticActing>(env, executor, envs);
   }
 };
 
@@ -102,6 +102,7 @@ class Impala final : public Algorithm {
   WorkerContext context_;
   ActorCritic model_;
   std::unique_ptr<Tape> tape_;
+  ActorCriticActing acting_;
   std::optional<OwnRollouts> own_;  // without actors
   std::vector<VtraceShard> shards_;
   GradientSteps steps_;
@@ -113,10 +114,11 @@ Impala::Impala(const ImpalaConfig& config, const WorkerContext& context)
       context_(context),
       model_(context.executor, context.env.spec),
       tape_(MakeWorkerTape(context, config.collect.envs)),
+      acting_(model_, *tape_),
       shards_(MakeShards<VtraceShard>(context, config.collect.envs, config.collect.horizon)),
       steps_(context, *tape_, kImpalaStats) {
   if (context.experience == nullptr && context.own_shards > 0) {
-    own_.emplace(context, config.collect.envs, config.collect.horizon, model_, *tape_);
+    own_.emplace(context, config.collect.envs, config.collect.horizon, acting_);
     context_.experience = &*own_;
   }
 }

@@ -110,10 +110,11 @@ struct Learner {
     return {store->params().begin(), store->params().end()};
   }
   Trajectory Collect(std::span<const float> with, int index) const {
-    const auto collector =
-        settings->MakeCollector({.env = env, .executor = *executor, .seed = 7, .shards = 1, .index = index});
+    const auto [steps, envs] = settings->TrajectorySize(1);
+    const auto acting = settings->MakeActing(env.spec, *executor, envs);
+    Collector collector(env, {index, envs, 7}, steps, *acting);
     Trajectory trajectory;
-    collector->Collect(with, trajectory);
+    collector.Collect(with, trajectory);
     return trajectory;
   }
 

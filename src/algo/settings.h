@@ -67,7 +67,7 @@ void CheckSplitsEvenly(std::string_view name, int count, int shards);
 
 // The settings of algorithm A from A::Config, which has Fields (its own, then its network's and optimizer's),
 // Validate, ExperienceBytes, MakeNetwork and `optimizer`, as AlgorithmSettings has them, and may have
-// NeedsWorkersInStep and MakeCollector.
+// NeedsWorkersInStep and MakeActing.
 template <class A>
 class SettingsOf final : public AlgorithmSettings {
  public:
@@ -88,8 +88,9 @@ class SettingsOf final : public AlgorithmSettings {
       return {config_.collect.horizon, config_.collect.envs / shards};
     return {};
   }
-  std::unique_ptr<Collector> MakeCollector(const CollectorContext& context) const override {
-    if constexpr (requires { config_.MakeCollector(context); }) return config_.MakeCollector(context);
+  std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const override {
+    if constexpr (requires { config_.MakeActing(env, executor, envs); })
+      return config_.MakeActing(env, executor, envs);
     return nullptr;
   }
 

@@ -1,5 +1,5 @@
-// What algorithms have in common that learn, with V-trace, from what an older policy has collected: collecting, in
-// the worker or for it, and what is estimated of a trajectory.
+// What algorithms have in common that learn, with V-trace, from what an older policy has collected: what is estimated of
+// a trajectory.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include "trireme/algo/actor_critic.h"
 #include "trireme/algo/algorithm.h"
-#include "trireme/algo/blocks.h"
+#include "trireme/algo/collecting.h"
 #include "trireme/base/aligned.h"
 #include "trireme/rollout/vtrace.h"
 
@@ -30,62 +30,6 @@ struct VtraceConfig {
           Positive());
     field("c_bar", c_bar, "the same, for how far later rewards reach back", Positive());
   }
-};
-
-// One actor: an even part of `envs` environments.
-class ActorCriticCollector final : public Collector {
- public:
-  ActorCriticCollector(const CollectorContext& context, int envs, int horizon)
-      : model_(context.executor, context.env.spec),
-        tape_(context.executor.MakeTape(std::max(context.executor.pass_size(), envs / context.shards))),
-        rollout_(context.env, {context.index, envs / context.shards, context.seed}, horizon) {}
-
-  void Collect(std::span<const float> params, Trajectory& to) override {
-    tape_->SetParams(params);
-    rollout_.Collect(nullptr, model_.Sampler(*tape_));
-    rollout_.Exchange(to);
-  }
-
- private:
-  ActorCritic model_;
-  std::unique_ptr<Tape> tape_;
-  Rollout rollout_;
-};
-
-// A worker that collects for itself: what it learns from next was collected with the parameters it has.
-class OwnRollouts final : public ExperienceSource {
- public:
-  // Both outlive it.
-  OwnRollouts(const WorkerContext& context, int envs, int horizon, const ActorCritic& model, Tape& tape)
-      : model_(model), tape_(tape), shards_(MakeShards<Shard>(context, envs, horizon)) {
-    for (const Shard& shard : shards_) views_.push_back(&shard.rollout.trajectory());
-  }
-
-  std::span<const Trajectory* const> Next(std::span<const float> params) override {
-    for (Shard& shard : shards_) shard.rollout.TakeEpisodes();  // those of the trajectories before
-    tape_.SetParams(params);
-    CollectAll(shards_, nullptr, model_.Sampler(tape_));
-    return views_;
-  }
-
-  void Save(StateWriter& out) const { SaveAll(shards_, out); }
-  // What actors have collected before was not saved: new episodes then.
-  void Load(const StateReader& in) {
-    if (in.Has(fmt::format("shard/{}/step_number", shards_[0].rollout.shard().index))) LoadAll(shards_, in);
-  }
-
- private:
-  struct Shard {
-    Shard(const EnvEntry& env, const ShardSpec& spec, int horizon) : rollout(env, spec, horizon) {}
-    void Save(StateWriter& out) const { rollout.Save(out); }
-    void Load(const StateReader& in) { rollout.Load(in); }
-    Rollout rollout;
-  };
-
-  const ActorCritic& model_;
-  Tape& tape_;
-  std::vector<Shard> shards_;
-  std::vector<const Trajectory*> views_;
 };
 
 // What a learner knows of one trajectory.

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/algo/algorithm.h"
+#include "trireme/algo/collecting.h"
 #include "trireme/base/error.h"
 #include "trireme/env/env.h"
 #include "trireme/nn/make_executor.h"
@@ -69,16 +69,14 @@ class ActorProcess {
     const std::shared_ptr<const RunSettings> settings = SettingsOf(welcome.settings);
     const Network network(settings->algorithm->MakeNetwork(settings->env().spec));
     const auto executor = MakeExecutor(network, settings->run.ComputingOf(welcome.index));
-    const auto collector = settings->algorithm->MakeCollector({.env = settings->env(),
-                                                               .executor = *executor,
-                                                               .seed = welcome.seed,
-                                                               .shards = settings->run.shards,
-                                                               .index = welcome.index});
-    if (collector == nullptr) Fail("{} learns from no actors", settings->run.algo);
+    const auto [steps, envs] = settings->algorithm->TrajectorySize(settings->run.shards);
+    const auto acting = settings->algorithm->MakeActing(settings->env().spec, *executor, envs);
+    if (acting == nullptr) Fail("{} learns from no actors", settings->run.algo);
+    Collector collector(settings->env(), {welcome.index, envs, welcome.seed}, steps, *acting);
     end.Ready(LooksOf(*settings, network), network.param_count());
     Trajectory trajectory;
     while (const std::shared_ptr<const PublishedPolicy> policy = end.Newest()) {
-      collector->Collect(policy->params, trajectory);
+      collector.Collect(policy->params, trajectory);
       trajectory.policy = policy->version;
       if (!end.Send(trajectory)) return;
       ++sent_;

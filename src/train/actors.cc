@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "trireme/algo/collecting.h"
 #include "trireme/base/error.h"
 #include "trireme/nn/make_executor.h"
 #include "trireme/rpc/transport.h"
@@ -128,15 +129,13 @@ void Actors::CollectAndSend(Group& group, int index, std::uint64_t seed) {
   std::unique_ptr<ActorEnd> end = group.channel->MakeActorEnd();
   if (group.schedule) end = MakeScheduledEnd(std::move(end), *group.schedule, index % per_worker_);
   const auto executor = MakeExecutor(context_.network, settings.run.ComputingOf(index));
-  const auto collector = settings.algorithm->MakeCollector({.env = settings.env(),
-                                                            .executor = *executor,
-                                                            .seed = seed,
-                                                            .shards = settings.run.shards,
-                                                            .index = index});
-  if (collector == nullptr) Fail("{} says that it learns from actors and makes none", settings.run.algo);
+  const auto [steps, envs] = settings.algorithm->TrajectorySize(settings.run.shards);
+  const auto acting = settings.algorithm->MakeActing(settings.env().spec, *executor, envs);
+  if (acting == nullptr) Fail("{} says that it learns from actors and has none", settings.run.algo);
+  Collector collector(settings.env(), {index, envs, seed}, steps, *acting);
   Trajectory trajectory;
   while (const std::shared_ptr<const PublishedPolicy> policy = end->Newest()) {
-    collector->Collect(policy->params, trajectory);
+    collector.Collect(policy->params, trajectory);
     trajectory.policy = policy->version;
     if (!end->Send(trajectory)) return;
   }
