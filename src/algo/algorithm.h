@@ -22,6 +22,7 @@
 #include "trireme/base/config.h"
 #include "trireme/base/state.h"
 #include "trireme/env/env.h"
+#include "trireme/experience/replay_source.h"
 #include "trireme/experience/source.h"
 #include "trireme/metrics/metric_row.h"
 #include "trireme/nn/executor.h"
@@ -44,6 +45,9 @@ struct WorkerContext {
   // Where actors collect for this worker: what they send, a trajectory for each of its shards. It has no environments
   // then. Null: it collects for itself.
   ExperienceSource* experience = nullptr;
+  // Where what actors collect is remembered elsewhere: draws for the worker's shards. Null: it remembers for itself, what it
+  // collects or is sent.
+  ReplaySource* replay = nullptr;
 };
 
 // How those choose who collect for learners elsewhere, and what they tell of it.

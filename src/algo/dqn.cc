@@ -25,10 +25,8 @@
 #include "trireme/algo/blocks.h"
 #include "trireme/algo/episode_stats.h"
 #include "trireme/algo/off_policy.h"
-#include "trireme/algo/q_loss.h"
+#include "trireme/algo/q_learner.h"
 #include "trireme/algo/settings.h"
-#include "trireme/base/rng.h"
-#include "trireme/optim/average.h"
 #include "trireme/optim/schedule.h"
 
 namespace trireme {
@@ -42,15 +40,11 @@ struct DqnConfig {
   ReplayConfig memory;
   int learning_starts = 1'000;
   double gamma = 0.99;
-  bool double_q = true;
-  bool dueling = false;
-  double target_tau = 1.0;
-  int target_every = 100;
+  QConfig q;
   double epsilon_start = 1.0;
   double epsilon_end = 0.05;
   double exploration_fraction = 0.2;
   ScheduleKind epsilon_schedule = ScheduleKind::kLinear;
-  double huber = 0.0;
   StepConfig step{
       .learning_rate = 5e-4, .learning_rate_schedule = ScheduleKind::kConstant, .max_grad_norm = 10.0};
   HiddenConfig layers{.activation = Activation::kRelu, .init = Init::kKaiming};
@@ -70,16 +64,7 @@ struct DqnConfig {
         .Tune(Search::Log(500, 10'000));
     field("gamma", gamma, "discount per step", UnitInterval()).Tune(Search::NearOne(0.9, 0.999));
     memory.NStepField(field);
-    field("double", double_q, "choose the next action by the network and value it by the target network")
-        .Tune(Search::TrueOrFalse());
-    field("dueling", dueling, "learn the value of a state and the advantages of its actions apart")
-        .Tune(Search::TrueOrFalse().Shapes());
-    field("target_tau", target_tau,
-          "how far the target network moves towards the network at a time; 1: a copy", Between(1e-9, 1))
-        .Tune(Search::Log(0.01, 1));
-    field("target_every", target_every, "gradient steps between two moves of the target network",
-          Between(1, 1'000'000'000))
-        .Tune(Search::PowersOfTwo(1, 512));
+    q.TargetFields(field);
     field("epsilon_start", epsilon_start, "share of random actions at the start", UnitInterval());
     field("epsilon_end", epsilon_end, "share of random actions after the exploration", UnitInterval())
         .Tune(Search::Log(0.01, 0.2));
@@ -88,7 +73,7 @@ struct DqnConfig {
         .Tune(Search::Log(0.02, 0.5));
     field("epsilon_schedule", epsilon_schedule, "course of epsilon", kScheduleNames);
     memory.PriorityFields(field);
-    field("huber", huber, "errors beyond this count linearly instead of squared; 0: no limit", NonNegative());
+    q.HuberField(field);
     step.RateField(field);
     step.ScheduleFields(field);
     step.NormField(field);
@@ -107,11 +92,7 @@ struct DqnConfig {
   std::uint64_t ExperienceBytes(const EnvSpec& env) const {
     return memory.Bytes(env, collect.envs, collect.horizon);
   }
-  QHead Head(const EnvSpec& env) const { return {env.action.choices(), dueling}; }
-  NetworkSpec MakeNetwork(const EnvSpec& env) const {
-    return {.towers = {layers.Tower(dueling ? "dueling_q" : "q", env.obs.size(), Head(env).outputs(), 1.0)},
-            .free_vectors = {}};
-  }
+  NetworkSpec MakeNetwork(const EnvSpec& env) const { return q.MakeNetwork(layers, env); }
 
   double Epsilon(double progress) const {
     const double share = std::min(1.0, progress / exploration_fraction);
@@ -140,42 +121,34 @@ class Dqn final : public Algorithm {
 
  private:
   void Collect(float epsilon);
-  void ChooseActions(float epsilon, const ActionRequest& request);
+  void Choose(float epsilon, const ActionRequest& request) {
+    ChooseEpsilonGreedily(head_, *tape_, request, [epsilon](std::uint32_t) { return epsilon; });
+  }
   bool EnoughToLearn(std::uint64_t steps) const;
   void Learn(const UpdateRule& update, double beta);
-  void EstimateTargets();
-  void AddGradient(std::span<float> gradient, std::span<float> stats);
 
   DqnConfig config_;
   WorkerContext context_;
   QHead head_;
-  std::unique_ptr<Tape> tape_, target_tape_;
+  std::unique_ptr<Tape> tape_;
   std::vector<OffPolicyShard> shards_;
   std::uint64_t collected_ = 0;  // environment steps, over all shards that move in step
 
-  AlignedBuffer<float> target_;  // the parameters w-
-  std::uint64_t updates_ = 0;
+  QLearner learner_;
   GradientSteps steps_;
-  ReplayBatch batch_;                    // of one shard
-  std::vector<float> targets_, errors_;  // of the same
+  ReplayBatch batch_;  // of one shard
 };
 
 Dqn::Dqn(const DqnConfig& config, const WorkerContext& context)
     : config_(config),
       context_(context),
-      head_(config.Head(context.env.spec)),
+      head_(config.q.Head(context.env.spec)),
       tape_(MakeWorkerTape(context, config.collect.envs)),
-      target_tape_(context.executor.MakeTape(context.executor.pass_size())),
       shards_(MakeShards<OffPolicyShard>(context, config.collect.envs, config.collect.horizon, config.memory,
                                          config.gamma, context.shards)),
-      target_(context.executor.network().param_count()),
+      learner_(config.q, config.batch, context, *tape_),
       steps_(context, *tape_, kQStats),
-      batch_(config.batch / context.shards, context.env.spec),
-      targets_(batch_.size()),
-      errors_(batch_.size()) {
-  std::ranges::copy(context.store.params(), target_.begin());
-  target_tape_->SetParams(target_.span());
-}
+      batch_(config.batch / context.shards, context.env.spec) {}
 
 void Dqn::Iterate(double progress, MetricRow& row) {
   const UpdateRule update = config_.step.Rule(config_.step.Rate(progress));
@@ -203,30 +176,9 @@ void Dqn::Iterate(double progress, MetricRow& row) {
 void Dqn::Collect(float epsilon) {
   tape_->SetParams(context_.store.params());
   CollectAll(
-      shards_, nullptr, [&](const ActionRequest& request) { ChooseActions(epsilon, request); },
+      shards_, nullptr, [&](const ActionRequest& request) { Choose(epsilon, request); },
       [](OffPolicyShard& shard) { shard.Remember(); });
   collected_ += config_.collect.steps();
-}
-
-// Environment b draws from block 0 of stream (kAction, its number, step): whether to explore, and which
-// action. The network is asked only if somebody follows it.
-void Dqn::ChooseActions(float epsilon, const ActionRequest& request) {
-  const int n = request.n;
-  const std::uint8_t* masks = request.masks;
-  const auto draw = [&](int b) {
-    const std::uint32_t env = request.first_env + static_cast<std::uint32_t>(b);
-    return Philox(request.seed, StreamCounter(Purpose::kAction, env, request.step, 0));
-  };
-  const auto explores = [&](int b) { return ToUniform(draw(b)[0]) < epsilon; };
-  int explorers = 0;
-  for (int b = 0; b < n; ++b) explorers += explores(b);
-  if (explorers < n) QGreedy(head_, tape_->Forward(0, request.obs, n).data(), n, request.actions, masks);
-  for (int b = 0; explorers > 0 && b < n; ++b) {
-    if (!explores(b)) continue;
-    const std::uint8_t* mask =
-        masks == nullptr ? nullptr : masks + static_cast<std::ptrdiff_t>(b) * head_.choices;
-    request.actions[b] = static_cast<float>(RandomChoice(draw(b)[1], head_.choices, mask));
-  }
 }
 
 // ---- Learning ----
@@ -240,66 +192,18 @@ bool Dqn::EnoughToLearn(std::uint64_t steps) const {
 
 // One gradient step.
 void Dqn::Learn(const UpdateRule& update, double beta) {
-  const std::span<const float> params = context_.store.Pull();
-  if (updates_ % config_.target_every == 0) {
-    MoveTowards(target_.span(), params, static_cast<float>(config_.target_tau));
-    target_tape_->SetParams(target_.span());
-  }
-  tape_->SetParams(params);
+  learner_.Begin(context_.store.Pull());
   steps_.Step(shards_, update, [&](OffPolicyShard& shard, std::span<float> gradient, std::span<float> stats) {
     // A worker that has joined others, who learn, first collects as they did.
     if (!EnoughToLearn(shard.rollout.step_number() * config_.collect.envs)) return;
     if (shard.replay.size() == 0) return;  // its first transitions were cut off by new episodes
-    shard.Sample(updates_, beta, batch_);
-    EstimateTargets();
-    AddGradient(gradient, stats);
-    if (shard.priorities) shard.priorities->Update(batch_.slots, errors_);
+    shard.Sample(learner_.updates(), beta, batch_);
+    const std::span<const float> weights =
+        shard.priorities ? std::span<const float>(batch_.weights) : std::span<const float>();
+    learner_.AddGradient(batch_.transitions, weights, gradient, stats);
+    if (shard.priorities) shard.priorities->Update(batch_.slots, learner_.errors());
   });
-  ++updates_;
-}
-
-// y of the transitions in batch_, in passes.
-void Dqn::EstimateTargets() {
-  const std::size_t obs_size = context_.env.spec.obs.size();
-  const TransitionBatch& t = batch_.transitions;
-  const std::size_t pass_size = context_.executor.pass_size();
-  for (std::size_t first = 0; first < batch_.size(); first += pass_size) {
-    const int n = static_cast<int>(std::min(pass_size, batch_.size() - first));
-    const float* next_obs = t.next_obs.data() + first * obs_size;
-    const float* target_outputs = target_tape_->Forward(0, next_obs, n).data();
-    const float* online_outputs = config_.double_q ? tape_->Forward(0, next_obs, n).data() : nullptr;
-    QTargets(head_, target_outputs, online_outputs, t.returns.data() + first, t.discounts.data() + first, n,
-             targets_.data() + first,
-             context_.env.spec.masks ? t.next_masks.data() + first * head_.choices : nullptr);
-  }
-}
-
-// Of the transitions in batch_. Leaves |Q - y| in errors_.
-void Dqn::AddGradient(std::span<float> gradient, std::span<float> stats) {
-  struct Samples final : LossSamples {
-    Samples(Dqn& dqn, std::span<float> stats) : dqn_(dqn), stats_(stats) {}
-    int size() const override { return static_cast<int>(dqn_.batch_.size()); }
-    const float* Inputs(int first, int) override {
-      return dqn_.batch_.transitions.obs.data() + first * dqn_.context_.env.spec.obs.size();
-    }
-    void Loss(int first, int n, std::span<const float* const> outputs,
-              std::span<float* const> d_outputs) override {
-      const DqnConfig& config = dqn_.config_;
-      const QLossRule rule{.huber = static_cast<float>(config.huber),
-                           .per_sample = 1.0f / static_cast<float>(config.batch)};
-      const QBatch batch{.n = n,
-                         .actions = dqn_.batch_.transitions.actions.data() + first,
-                         .targets = dqn_.targets_.data() + first,
-                         .weights = config.memory.prioritised ? dqn_.batch_.weights.data() + first : nullptr};
-      QLoss(batch, rule, dqn_.head_, outputs[0], d_outputs[0], dqn_.errors_.data() + first, stats_);
-    }
-
-   private:
-    Dqn& dqn_;
-    std::span<float> stats_;
-  };
-  Samples samples(*this, stats);
-  tape_->AddGradient(samples, gradient);
+  learner_.End();
 }
 
 void Dqn::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std::span<float> actions) {
@@ -309,21 +213,18 @@ void Dqn::Act(std::span<const float> obs, const std::uint8_t* masks, int n, std:
 
 void Dqn::Explore(const ActionRequest& request) {
   tape_->SetParams(context_.store.params());
-  ChooseActions(static_cast<float>(config_.epsilon_end), request);
+  Choose(static_cast<float>(config_.epsilon_end), request);
 }
 
 void Dqn::SaveCommon(StateWriter& out) const {
   out.PutValue("dqn/collected", collected_);
-  out.PutValue("dqn/updates", updates_);
-  out.PutLikeParams("dqn/target", target_.span());
+  learner_.Save(out, "dqn");
   steps_.Save(out, "dqn/loss_scale");
 }
 
 void Dqn::LoadCommon(const StateReader& in) {
   collected_ = in.GetValue<std::uint64_t>("dqn/collected");
-  updates_ = in.GetValue<std::uint64_t>("dqn/updates");
-  in.GetLikeParams("dqn/target", target_.span());
-  target_tape_->SetParams(target_.span());
+  learner_.Load(in, "dqn");
   steps_.Load(in, "dqn/loss_scale");
 }
 

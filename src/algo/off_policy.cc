@@ -28,6 +28,16 @@ void ReplayConfig::PriorityFields(ConfigFields& field) {
   field("priority_eps", priority_eps, "prioritised: added to every error", UnitInterval());
 }
 
+void ReplayConfig::RuleFields(ConfigFields& field) {
+  field("priority_alpha", priority_alpha, "how much errors count when transitions are drawn; 0: not at all",
+        UnitInterval())
+      .Tune(Search::Linear(0.2, 1));
+  field("priority_beta", priority_beta, "how far the bias of that is taken out at the start; 1 at the end",
+        UnitInterval())
+      .Tune(Search::Linear(0.2, 1));
+  field("priority_eps", priority_eps, "added to every error", UnitInterval());
+}
+
 double ReplayConfig::Beta(double progress) const {
   return priority_beta + (1 - priority_beta) * std::min(1.0, progress);
 }

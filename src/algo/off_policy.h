@@ -25,7 +25,9 @@ struct ReplayConfig {
 
   void SizeField(ConfigFields& field);
   void NStepField(ConfigFields& field);
+  // Whether to draw by priority, and how; how, where that is always done.
   void PriorityFields(ConfigFields& field);
+  void RuleFields(ConfigFields& field);
 
   // How far the bias of prioritised sampling is taken out at `progress` of the run.
   double Beta(double progress) const;

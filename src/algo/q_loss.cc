@@ -184,6 +184,12 @@ void QGreedy(const QHead& head, const float* outputs, int n, float* actions, con
   CallFor<GreedyKernel>(head, outputs, n, actions);
 }
 
+void QOfActions(const QHead& head, const float* outputs, const float* actions, int n, float* values) {
+  for (int b = 0; b < n; ++b, outputs += head.outputs()) {
+    values[b] = outputs[static_cast<int>(actions[b])] + (head.dueling ? BaselineOf(head, outputs) : 0.0f);
+  }
+}
+
 int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask) {
   const auto below = [&](std::int64_t n) { return static_cast<int>((std::uint64_t{bits} * n) >> 32); };
   if (mask == nullptr) return below(choices);

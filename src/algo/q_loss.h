@@ -41,6 +41,9 @@ struct QHead {
 void QGreedy(const QHead& head, const float* outputs, int n, float* actions,
              const std::uint8_t* masks = nullptr);
 
+// values[b] <- Q of the action that was taken at row b.
+void QOfActions(const QHead& head, const float* outputs, const float* actions, int n, float* values);
+
 // One of the choices that are allowed (null: all), each with the same probability; `bits` are drawn at random.
 int RandomChoice(std::uint32_t bits, int choices, const std::uint8_t* mask);
 

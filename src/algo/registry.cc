@@ -5,6 +5,7 @@
 
 #include "trireme/algo/a2c.h"
 #include "trireme/algo/algorithm.h"
+#include "trireme/algo/apex.h"
 #include "trireme/algo/appo.h"
 #include "trireme/algo/dqn.h"
 #include "trireme/algo/impala.h"
@@ -21,7 +22,7 @@ struct Registry {
 
 Registry& TheRegistry() {
   static Registry registry{.mutex = {},
-                           .table = {PpoEntry(), A2cEntry(), DqnEntry(), ImpalaEntry(), AppoEntry()}};
+                           .table = {PpoEntry(), A2cEntry(), DqnEntry(), ImpalaEntry(), AppoEntry(), ApexEntry()}};
   return registry;
 }
 

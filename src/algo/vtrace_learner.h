@@ -53,9 +53,7 @@ class VtraceShard {
   void Take(const Trajectory& trajectory, const VtraceConfig& config, const ActorCritic& model, Tape& tape) {
     TRIREME_CHECK(trajectory.steps == steps_ && trajectory.envs == envs_);
     trajectory_ = &trajectory;
-    episodes_.count += trajectory.episodes.count;
-    episodes_.return_sum += trajectory.episodes.return_sum;
-    episodes_.length_sum += trajectory.episodes.length_sum;
+    episodes_ += trajectory.episodes;
     model.Values(trajectory, layout_, tape, values.span(), final_values_.span(), log_ratios_.span());
     for (int i = 0; i < samples(); ++i) log_ratios_[i] -= trajectory.extra[i];
     ComputeVtrace({.steps = steps_,

@@ -20,6 +20,13 @@ namespace trireme {
 // Returns and lengths of episodes that ended.
 struct EpisodeTotals {
   double count = 0, return_sum = 0, length_sum = 0;
+
+  EpisodeTotals& operator+=(const EpisodeTotals& other) {
+    count += other.count;
+    return_sum += other.return_sum;
+    length_sum += other.length_sum;
+    return *this;
+  }
 };
 
 struct Trajectory {

@@ -1,0 +1,84 @@
+// What actors have collected, remembered as transitions in a ring and drawn by priority: a learner's own, or that of one
+// of several replay servers.
+//
+// Trajectories stand for themselves: a transition spans up to n steps and never the end of a trajectory, where the
+// observation after its last step takes over, with the discount of as many steps as there were. So one that was lost
+// spoils no other. Each step becomes the start of one transition. Its first error is what the actor says, `extra`.
+//
+// Transitions have numbers, counted from 0 in the order in which they came. Errors may come back when a transition
+// has been overwritten by a newer one; they are then left out.
+//
+// Thread safety: none; a part belongs to one thread. Only the constructor and Load allocate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/rng.h"
+#include "trireme/base/state.h"
+#include "trireme/env/spec.h"
+#include "trireme/replay/n_step.h"
+#include "trireme/replay/replay_buffer.h"
+#include "trireme/replay/sampler.h"
+#include "trireme/rollout/trajectory.h"
+
+namespace trireme {
+
+// Some transitions that were drawn to learn from.
+struct ReplayDraw {
+  ReplayDraw(std::size_t size, const RowLayout& layout, int action_size)
+      : numbers(size), transitions(size, layout, action_size), weights(size) {}
+
+  std::size_t size() const { return numbers.size(); }
+
+  std::vector<std::uint64_t> numbers;
+  TransitionBatch transitions;
+  std::vector<float> weights;  // see PrioritisedSampler
+};
+
+struct ReplayRules {
+  std::size_t capacity = 0;  // transitions
+  int n_step = 1;
+  double gamma = 0.99;
+  double alpha = 0.6, epsilon = 1e-2;  // of priorities, see PrioritisedSampler
+};
+
+class ReplayPart {
+ public:
+  // For trajectories of so many environments with observations, actions and masks as in `env`.
+  ReplayPart(const ReplayRules& rules, const EnvSpec& env, int envs);
+
+  static std::uint64_t Bytes(const ReplayRules& rules, const EnvSpec& env);
+
+  void Insert(const Trajectory& trajectory);
+  // draw <- draw.size() transitions. Requires that something was inserted.
+  void Sample(RandomStream& random, double beta, ReplayDraw& draw);
+  // New errors of some that were drawn. Requires numbers below inserted().
+  void Update(std::span<const std::uint64_t> numbers, std::span<const float> errors);
+
+  std::uint64_t inserted() const { return buffer_.added(); }
+  std::size_t size() const { return buffer_.size(); }
+  std::uint64_t overwritten_errors() const { return overwritten_errors_; }
+
+  void Save(StateWriter& out, const std::string& scope) const;
+  void Load(const StateReader& in, const std::string& scope);
+
+ private:
+  // Of the transition that is in a slot.
+  std::uint64_t NumberIn(std::uint32_t slot) const;
+
+  RowLayout layout_;
+  std::size_t action_size_;
+  NStep n_step_;  // empty between trajectories
+  ReplayBuffer buffer_;
+  PrioritisedSampler sampler_;
+  std::uint64_t overwritten_errors_ = 0;
+  std::vector<int> begun_;                // [B], scratch: transitions of an environment so far
+  std::vector<std::uint32_t> slots_;      // scratch
+  std::vector<float> errors_;             // scratch
+};
+
+}  // namespace trireme
