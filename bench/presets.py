@@ -18,8 +18,9 @@ TARGETS = {"CartPole-v1": 475, "Acrobot-v1": -100, "MountainCar-v0": -110, "Moun
 PRESETS = [("CartPole-v1", "ppo"), ("Acrobot-v1", "ppo"), ("MountainCarContinuous-v0", "ppo"), ("Pendulum-v1", "ppo"),
            ("CartPole-v1", "a2c"), ("CartPole-v1", "a3c"), ("Acrobot-v1", "a2c"), ("CartPole-v1", "dqn"),
            ("CartPole-v1", "async_dqn"), ("Acrobot-v1", "dqn"), ("MountainCar-v0", "dqn"), ("CartPole-v1", "impala"),
-           ("Acrobot-v1", "impala"), ("CartPole-v1", "appo"), ("Acrobot-v1", "appo"), ("gym:LunarLander-v3", "ppo")]
-MORE = {"impala": ["--actors", "2"], "appo": ["--actors", "2"]}
+           ("Acrobot-v1", "impala"), ("CartPole-v1", "appo"), ("Acrobot-v1", "appo"),
+           ("CartPole-v1", "apex"), ("Acrobot-v1", "apex"), ("gym:LunarLander-v3", "ppo")]
+MORE = {"impala": ["--actors", "2"], "appo": ["--actors", "2"], "apex": ["--actors", "2"]}
 
 
 def main():

@@ -92,9 +92,8 @@ struct ApexConfig {
   }
   // Beside the replay a trajectory that is collected and one that was.
   std::uint64_t ExperienceBytes(const EnvSpec& env) const {
-    const std::uint64_t step = RowLayout(env).width() + env.action.size() + 3;
     return ReplayPart::Bytes(Rules(1), env) +
-           2 * std::uint64_t(collect.envs) * (collect.horizon + 1) * step * sizeof(float);
+           2 * Trajectory::Bytes(RowLayout(env), env.action.size(), collect.horizon, collect.envs);
   }
   NetworkSpec MakeNetwork(const EnvSpec& env) const { return q.MakeNetwork(layers, env); }
   std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const;

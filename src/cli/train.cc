@@ -279,10 +279,10 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
                  "threads that train, in each process; in step the result does not depend on it");
   command.Option(
       "--actors", flags->actors,
-      "impala, appo: threads that only collect, for workers that then only learn (0: workers do both)");
+      "impala, appo, apex: threads that only collect, for workers that then only learn (0: workers do both)");
   command.Option(
       "--listen", flags->listen,
-      "impala, appo: host:port where actors of other processes may join (trireme actor --learner)");
+      "impala, appo, apex: host:port where actors of other processes may join (trireme actor --learner)");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

@@ -95,6 +95,55 @@ TEST_F(ActorRuns, AppoLearnsFromThem) {
   EXPECT_EQ(Sum(result.facts.lag), 8u * 4);
 }
 
+// Ape-X, which learns from everything more than once.
+class ApexRuns : public ActorRuns {
+ protected:
+  static std::unique_ptr<RunSettings> Settings(const Assignments& extra = {}) {
+    return SettingsOf("CartPole-v1", "apex", "allreduce",
+                      {{"hidden=[16]", "steps=2048", "eval_every=1024", "eval_episodes=9", "shards=4", "envs=16",
+                        "horizon=8", "rounds=2", "workers=1", "actors=2", "seed=3", "batch=32", "replay=1024",
+                        "learning_starts=256"},
+                       extra});
+  }
+};
+
+TEST_F(ApexRuns, RememberEveryTrajectoryOnceAndTellItsAge) {
+  for (const char* workers : {"workers=1", "workers=2"}) {
+    SCOPED_TRACE(workers);
+    const auto settings = Settings({workers});
+    const TrainResult result = Go(*settings, Folder(workers, *settings));
+    EXPECT_EQ(result.facts.steps, 2048);
+    EXPECT_EQ(Sum(result.facts.lag), 8u * 2 * 4);
+  }
+}
+
+TEST_F(ApexRuns, AScheduleMakesThemReproducible) {
+  const auto hash = [&](const std::string& name, const char* schedule) {
+    const auto settings = Settings({std::string("schedule=") + schedule, "queue=8"});
+    return Go(*settings, Folder(name, *settings)).facts.params_sha256;
+  };
+  constexpr const char* kInTurns = "0< 1< 0> 1> 0< 1< 0> 1> 2< 2>";
+  EXPECT_EQ(hash("a", kInTurns), hash("b", kInTurns));
+  EXPECT_NE(hash("c", "0< 0> 0< 0> 0< 0> 0< 0> 1< 2< 2> 0< 0> 0< 0> 0< 0> 1> 2< 2>"), hash("d", kInTurns));
+}
+
+// What is remembered is part of a checkpoint: a run that goes on learns from it at once, with actors or without.
+TEST_F(ApexRuns, ARunGoesOnWithWhatItRemembers) {
+  const auto begun = Settings();
+  const RunFolder folder = Folder("run", *begun);
+  Go(*begun, folder);
+  std::int64_t steps = 2048;
+  for (const char* actors : {"actors=4", "actors=0", "actors=2"}) {
+    SCOPED_TRACE(actors);
+    steps += 256;
+    const auto longer = Settings({actors, fmt::format("steps={}", steps)});
+    EXPECT_EQ(Train(*longer, folder, {.json = true}).facts.steps, steps);
+    const std::vector<MetricRow> rows = ReadJsonl(folder.metrics());
+    EXPECT_EQ(rows.back().Get("updates"), 2 * 4);
+    EXPECT_GT(rows.back().Get("td_error"), 0) << "nothing was drawn";
+  }
+}
+
 // What was learned goes on, in new episodes, with actors or without.
 TEST_F(ActorRuns, ARunGoesOn) {
   const auto begun = Settings();
@@ -165,7 +214,7 @@ TEST_F(ActorRuns, WithoutActorsAScheduleOfWorkersHolds) {
 TEST_F(ActorRuns, RefuseWhatDoesNotFitTogether) {
   EXPECT_TRUE(
       Mentions(trireme::RefusalOf([&] { SettingsOf("CartPole-v1", "ppo", "allreduce", {{"actors=2"}}); }),
-               "impala, appo"));
+               "impala, appo, apex"));
   EXPECT_TRUE(Mentions(RefusalOf({"workers=2", "actors=3"}), "actors = 3"));
   EXPECT_TRUE(Mentions(RefusalOf({}, "impala", "shared"), "--store allreduce"));
   EXPECT_TRUE(Mentions(RefusalOf({"model_parallel=tensor=2", "workers=2"}), "model_parallel"));

@@ -230,9 +230,10 @@ bool HasAsynchronousPreset(const std::string& env, const std::string& algo) {
 }
 std::uint64_t RunSettings::ExperienceBytes() const {
   const std::uint64_t bytes = algorithm->ExperienceBytes(env().spec);
-  if (run.has_actors()) {  // two in each actor of this process, those that wait and those that are learned from
-    const std::uint64_t trajectories = 2 * run.actors + run.workers * run.QueueOfWorker() + run.shards;
-    return bytes / run.shards * trajectories;
+  if (run.has_actors()) {  // two in each actor of this process, and those that wait
+    const std::uint64_t trajectories = 2 * run.actors + run.workers * run.QueueOfWorker();
+    const auto [steps, envs] = algorithm->TrajectorySize(run.shards);
+    return bytes + trajectories * Trajectory::Bytes(RowLayout(env().spec), env().spec.action.size(), steps, envs);
   }
   return bytes * (run.asynchronous() ? run.workers : run.split().members);
 }

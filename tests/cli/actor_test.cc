@@ -37,7 +37,7 @@ class ActorTest : public CliTest {
 };
 
 TEST_F(ActorTest, LearnersReachTheirTargetByActorsOfOtherProcesses) {
-  for (const char* algo : {"impala", "appo"}) {
+  for (const char* algo : {"impala", "appo", "apex"}) {
     for (const char* workers : {"1", "2"}) {
       SCOPED_TRACE(std::string(algo) + " " + workers);
       const auto first = StartActor();  // waits for it
@@ -147,7 +147,7 @@ TEST_F(ActorTest, MistakesAreRefused) {
   ExpectRefused(RunTrireme({"tune", "--env", "CartPole-v1", "--algo", "impala", "--set", "listen=127.0.0.1:0",
                             "--study", Path("study.db")}),
                 {"listen"});
-  ExpectRefused(RunTrireme(Learner("ppo")), {"ppo", "impala, appo"});
+  ExpectRefused(RunTrireme(Learner("ppo")), {"ppo", "impala, appo, apex"});
   ExpectRefused(RunTrireme(Learner("impala", {"--store", "shared"})), {"--store allreduce"});
   ExpectRefused(RunTrireme(Learner("impala", {"--set", "schedule=0< 0> 1< 1>"})), {"--listen"});
   ExpectRefused(RunTrireme(Set(Learner("impala"), {"listen=nowhere:x"})), {"nowhere:x"});
