@@ -39,7 +39,7 @@ void ActorDesk::TakeLeave(bool over) {
   leaves_ = true;
 }
 
-void ActorDesk::Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed) {
+void ActorDesk::Attach(int learner, TrajectorySink& channel, int rank, std::uint64_t seed) {
   const std::lock_guard lock(mutex_);
   Learner& to = learners_[static_cast<std::size_t>(learner)];
   // One that begins is not owed what the others have had.
@@ -54,6 +54,16 @@ void ActorDesk::Attach(int learner, MemoryChannel& channel, int rank, std::uint6
 void ActorDesk::Detach(int learner) {
   const std::lock_guard lock(mutex_);
   learners_[static_cast<std::size_t>(learner)].channel = nullptr;
+}
+
+void ActorDesk::SetSettings(std::string settings) {
+  const std::lock_guard lock(mutex_);
+  terms_.settings = std::move(settings);
+}
+
+void ActorDesk::Serve() {
+  const std::lock_guard lock(mutex_);
+  if (!leaves_) ServeLine();
 }
 
 void ActorDesk::OnOpen(PeerId peer, const std::string& address) {

@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/experience/memory_channel.h"
+#include "trireme/experience/trajectory_sink.h"
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/rpc/transport.h"
 
@@ -55,8 +55,12 @@ class ActorDesk final : public ServerTransport::Handler {
 
   // From now on `channel` is sent to as well, until it is detached. Its learner is the `rank`th of the run; random streams of
   // actors that join follow from `seed`.
-  void Attach(int learner, MemoryChannel& channel, int rank, std::uint64_t seed);
+  void Attach(int learner, TrajectorySink& channel, int rank, std::uint64_t seed);
   void Detach(int learner);
+  // The settings of actors that join from now on.
+  void SetSettings(std::string settings);
+  // There may be room for what waits: hands it on. Only for whoever calls the handler.
+  void Serve();
   // From now on takes leave of the actors. `over`: so is the run; else they wait for it to come back.
   void TakeLeave(bool over);
   // Whether that is done.
@@ -71,7 +75,7 @@ class ActorDesk final : public ServerTransport::Handler {
 
  private:
   struct Learner {
-    MemoryChannel* channel = nullptr;
+    TrajectorySink* channel = nullptr;
     std::uint64_t seed = 0, rank = 0;
     std::uint64_t attached = 0;  // how often; 0: never
     std::uint64_t given = 0;     // trajectories, by now
@@ -111,7 +115,7 @@ class ActorDesk final : public ServerTransport::Handler {
   bool SendPolicy(PeerId id, Peer& peer);
 
   ServerTransport& transport_;
-  const Terms terms_;
+  Terms terms_;  // guarded by the mutex
   const std::function<void(const std::string&)> say_;
   std::mutex mutex_;  // guards:
   std::vector<Learner> learners_;

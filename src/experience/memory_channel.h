@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "trireme/experience/channel.h"
+#include "trireme/experience/trajectory_sink.h"
 
 namespace trireme {
 
-class MemoryChannel {
+class MemoryChannel final : public TrajectorySink {
  public:
   // Holds up to `capacity` trajectories, at least one. A learner for whom nothing comes looks now and then whether
   // it is to wait any longer: `give_up` throws if not.
@@ -28,10 +29,8 @@ class MemoryChannel {
   // The channel outlives its ends. One learner; any number of actors, which may come and go.
   std::unique_ptr<LearnerEnd> MakeLearnerEnd();
   std::unique_ptr<ActorEnd> MakeActorEnd();
-  // For whoever serves several actors and may not wait for room: as Send, but false also where there is none.
-  bool Offer(Trajectory& trajectory);
-  // What was published last; null before the first, and when the channel has ended.
-  std::shared_ptr<const PublishedPolicy> newest() const;
+  bool Offer(Trajectory& trajectory) override;
+  std::shared_ptr<const PublishedPolicy> newest() const override;
 
   // Ends all waits, now and later; `why` is what a learner is told. The first one counts.
   void End(const std::string& why);

@@ -13,6 +13,7 @@
 #include "trireme/base/system.h"
 #include "trireme/experience/actor_service.h"
 #include "trireme/experience/conformance.h"
+#include "trireme/experience/memory_channel.h"
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/rpc/memory_transport.h"
 #include "trireme/rpc/text_message.h"

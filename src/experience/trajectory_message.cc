@@ -6,41 +6,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/env/row.h"
+#include "trireme/experience/message_parts.h"
 
 namespace trireme {
 namespace {
-
-// Appends spans to a message of known length.
-class Writer {
- public:
-  explicit Writer(std::size_t bytes) : message_(std::make_shared<AlignedBuffer<std::byte>>(bytes)) {}
-
-  template <class T>
-  void Put(std::span<const T> values) {
-    std::ranges::copy(std::as_bytes(values), message_->data() + at_);
-    at_ += values.size_bytes();
-  }
-  Outgoing Done() {
-    TRIREME_CHECK(at_ == message_->size());
-    return std::move(message_);
-  }
-
- private:
-  std::shared_ptr<AlignedBuffer<std::byte>> message_;
-  std::size_t at_ = 0;
-};
-
-template <class T>
-void ReadTo(Incoming& message, std::span<T> to) {
-  if (!to.empty()) message.Read(std::as_writable_bytes(to));
-}
-
-template <class T>
-T ReadOne(Incoming& message) {
-  T value;
-  ReadTo(message, std::span(&value, 1));
-  return value;
-}
 
 std::size_t BytesOf(const TrajectoryShape& shape, std::size_t cut_off) {
   const std::size_t samples = static_cast<std::size_t>(shape.steps) * shape.envs;
@@ -122,7 +91,7 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
                                 .length_sum = t.episodes.length_sum};
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
-  Writer writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
+  MessageWriter writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
                 t.truncated_samples.size() * sizeof(int));
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :
@@ -172,7 +141,7 @@ std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, 
 
 Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params) {
   const PolicyHeader header{version, params.size()};
-  Writer writer(sizeof header + params.size_bytes());
+  MessageWriter writer(sizeof header + params.size_bytes());
   writer.Put(std::span(&header, 1));
   writer.Put(params);
   return writer.Done();

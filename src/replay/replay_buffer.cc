@@ -14,10 +14,6 @@ namespace {
 constexpr std::size_t kAhead = 32;
 constexpr std::size_t kLine = AlignedBuffer<float>::kAlignment;  // bytes
 
-std::size_t Width(const RowLayout& layout, std::size_t action_size) {
-  return 2 * layout.width() + action_size + 2;
-}
-
 // All lines of a record, up to a number after which the processor has recognised the run by itself.
 void Prefetch(const float* record, std::size_t width) {
   const auto* bytes = reinterpret_cast<const char*>(record);
@@ -33,20 +29,59 @@ void CopyRow(const float* from, std::size_t n, float* to) {
   for (std::size_t i = 0; i < n; i += 4) Store(to + i, LoadAs<Vec4>(from + i));
 }
 
+// out row i <- record(i), of n.
+template <class Record>
+void UnpackRecords(const RowLayout& layout, std::size_t action_size, std::size_t n, Record&& record,
+                   TransitionBatch& out) {
+  const std::size_t obs_size = layout.obs_size(), mask_size = layout.mask_size();
+  const std::size_t width = ReplayBuffer::RecordSize(layout, static_cast<int>(action_size));
+  TRIREME_CHECK(n <= out.capacity);
+  TRIREME_CHECK(out.obs.size() == out.capacity * obs_size + TransitionBatch::kSlack);
+  TRIREME_CHECK(out.next_masks.size() == out.capacity * mask_size);
+  TRIREME_CHECK(out.actions.size() == out.capacity * action_size);
+  const auto unpack = [&](auto&& copy_obs) {
+    for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) Prefetch(record(i + kAhead), width);
+      const float* from = record(i);
+      copy_obs(from, i);
+      const float* rest = from + 2 * layout.width();
+      float* actions = out.actions.data() + i * action_size;
+      for (std::size_t k = 0; k < action_size; ++k) actions[k] = rest[k];
+      out.returns[i] = rest[action_size];
+      out.discounts[i] = rest[action_size + 1];
+    }
+  };
+  if (layout.plain()) {
+    unpack([&](const float* from, std::size_t i) {
+      CopyRow(from, obs_size, out.obs.data() + i * obs_size);
+      CopyRow(from + obs_size, obs_size, out.next_obs.data() + i * obs_size);
+    });
+  } else {
+    unpack([&](const float* from, std::size_t i) {
+      const float* next = from + layout.width();
+      layout.UnpackObs(from, out.obs.data() + i * obs_size);
+      layout.UnpackObs(next, out.next_obs.data() + i * obs_size);
+      std::copy_n(layout.MaskOf(next), mask_size, out.next_masks.data() + i * mask_size);
+    });
+  }
+  out.size = n;
+}
+
 }  // namespace
 
 ReplayBuffer::ReplayBuffer(std::size_t capacity, const RowLayout& layout, int action_size)
     : capacity_(capacity),
       layout_(layout),
       action_size_(static_cast<std::size_t>(action_size)),
-      width_(Width(layout_, action_size_)) {
+      width_(RecordSize(layout_, action_size)) {
   TRIREME_CHECK(capacity > 0 && capacity <= std::numeric_limits<std::uint32_t>::max());
   TRIREME_CHECK(action_size > 0);
   records_ = AlignedBuffer<float>(capacity * width_);
 }
 
 std::uint64_t ReplayBuffer::Bytes(std::size_t capacity, const RowLayout& layout, int action_size) {
-  return std::uint64_t{capacity} * Width(layout, static_cast<std::size_t>(action_size)) * sizeof(float);
+  return std::uint64_t{capacity} * RecordSize(layout, action_size) * sizeof(float);
 }
 
 std::size_t ReplayBuffer::Add(const Transition& t) {
@@ -62,39 +97,18 @@ std::size_t ReplayBuffer::Add(const Transition& t) {
 }
 
 void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
-  const std::size_t n = slots.size(), obs_size = layout_.obs_size(), mask_size = layout_.mask_size();
-  TRIREME_CHECK(n <= out.capacity);
-  TRIREME_CHECK(out.obs.size() == out.capacity * obs_size + TransitionBatch::kSlack);
-  TRIREME_CHECK(out.next_masks.size() == out.capacity * mask_size);
-  TRIREME_CHECK(out.actions.size() == out.capacity * action_size_);
-  const auto record = [&](std::size_t i) { return records_.data() + slots[i] * width_; };
-  const auto gather = [&](auto&& copy_obs) {
-    for (std::size_t i = 0; i < std::min(n, kAhead); ++i) Prefetch(record(i), width_);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (i + kAhead < n) Prefetch(record(i + kAhead), width_);
-      const float* from = record(i);
-      copy_obs(from, i);
-      const float* rest = from + 2 * layout_.width();
-      float* actions = out.actions.data() + i * action_size_;
-      for (std::size_t k = 0; k < action_size_; ++k) actions[k] = rest[k];
-      out.returns[i] = rest[action_size_];
-      out.discounts[i] = rest[action_size_ + 1];
-    }
-  };
-  if (layout_.plain()) {
-    gather([&](const float* from, std::size_t i) {
-      CopyRow(from, obs_size, out.obs.data() + i * obs_size);
-      CopyRow(from + obs_size, obs_size, out.next_obs.data() + i * obs_size);
-    });
-  } else {
-    gather([&](const float* from, std::size_t i) {
-      const float* next = from + layout_.width();
-      layout_.UnpackObs(from, out.obs.data() + i * obs_size);
-      layout_.UnpackObs(next, out.next_obs.data() + i * obs_size);
-      std::copy_n(layout_.MaskOf(next), mask_size, out.next_masks.data() + i * mask_size);
-    });
-  }
-  out.size = n;
+  UnpackRecords(
+      layout_, action_size_, slots.size(),
+      [&](std::size_t i) { return records_.data() + slots[i] * width_; }, out);
+}
+
+void ReplayBuffer::Unpack(const RowLayout& layout, int action_size, std::span<const float> records,
+                          std::size_t n, TransitionBatch& out) {
+  const std::size_t width = RecordSize(layout, action_size);
+  TRIREME_CHECK(records.size() >= n * width);
+  UnpackRecords(
+      layout, static_cast<std::size_t>(action_size), n, [&](std::size_t i) { return records.data() + i * width; },
+      out);
 }
 
 void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {

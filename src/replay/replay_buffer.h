@@ -37,6 +37,24 @@ class ReplayBuffer {
   // made for the same layout and at least slots.size() rows. Several cache misses are in flight at once.
   void Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const;
 
+  // The record of a slot below size(), as it lies in memory, and what a record is for these shapes, in floats.
+  std::span<const float> record(std::size_t slot) const {
+    return records_.span().subspan(slot * width_, width_);
+  }
+  static std::size_t RecordSize(const RowLayout& layout, int action_size) {
+    return 2 * layout.width() + static_cast<std::size_t>(action_size) + 2;
+  }
+  // out row i <- the i-th of n records, which lie one after the other.
+  static void Unpack(const RowLayout& layout, int action_size, std::span<const float> records, std::size_t n,
+                     TransitionBatch& out);
+  // For a buffer that is found again: the record of slot i comes from fill(i, record), for all of those that a buffer has to
+  // which so many were added.
+  template <class Fill>
+  void Restore(std::uint64_t added, Fill&& fill) {
+    added_ = added;
+    for (std::size_t i = 0; i < size(); ++i) fill(i, records_.span().subspan(i * width_, width_));
+  }
+
   std::size_t capacity() const { return capacity_; }
   std::size_t size() const { return added_ < capacity_ ? static_cast<std::size_t>(added_) : capacity_; }
   // Transitions ever added.

@@ -49,11 +49,24 @@ std::uint64_t ReplayPart::NumberIn(std::uint32_t slot) const {
   return slot < next ? round + slot : round - capacity + slot;
 }
 
+void ReplayPart::DrawSlots(RandomStream& random, double beta, std::span<std::uint64_t> numbers,
+                           std::span<float> weights) {
+  slots_.resize(numbers.size());
+  errors_.clear();
+  sampler_.Sample(random, beta, slots_, weights);
+  for (std::size_t i = 0; i < slots_.size(); ++i) numbers[i] = NumberIn(slots_[i]);
+}
+
 void ReplayPart::Sample(RandomStream& random, double beta, ReplayDraw& draw) {
-  slots_.resize(draw.size());
-  sampler_.Sample(random, beta, slots_, draw.weights);
-  for (std::size_t i = 0; i < slots_.size(); ++i) draw.numbers[i] = NumberIn(slots_[i]);
+  DrawSlots(random, beta, draw.numbers, draw.weights);
   buffer_.Gather(slots_, draw.transitions);
+}
+
+void ReplayPart::SampleRecords(RandomStream& random, double beta, std::span<std::uint64_t> numbers,
+                               std::span<float> weights, std::span<float> records) {
+  DrawSlots(random, beta, numbers, weights);
+  float* to = records.data();
+  for (const std::uint32_t slot : slots_) to = std::ranges::copy(buffer_.record(slot), to).out;
 }
 
 void ReplayPart::Update(std::span<const std::uint64_t> numbers, std::span<const float> errors) {

@@ -8,7 +8,7 @@
 // Transitions have numbers, counted from 0 in the order in which they came. Errors may come back when a transition
 // has been overwritten by a newer one; they are then left out.
 //
-// Thread safety: none; a part belongs to one thread. Only the constructor and Load allocate.
+// Thread safety: none; a part belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -59,6 +59,21 @@ class ReplayPart {
   // New errors of some that were drawn. Requires numbers below inserted().
   void Update(std::span<const std::uint64_t> numbers, std::span<const float> errors);
 
+  // As Sample, but the transitions as records of a buffer, one after the other (ReplayBuffer::Unpack).
+  void SampleRecords(RandomStream& random, double beta, std::span<std::uint64_t> numbers,
+                     std::span<float> weights, std::span<float> records);
+
+  // What the last Insert or Update has changed, for whoever keeps a copy: slots, and the errors they have now.
+  std::span<const std::uint32_t> changed_slots() const { return slots_; }
+  std::span<const float> changed_errors() const { return errors_; }
+  std::span<const float> record(std::uint32_t slot) const { return buffer_.record(slot); }
+  // Of the transition that is in a slot.
+  std::uint64_t NumberIn(std::uint32_t slot) const;
+  // For a part that is found again: as after `inserted` transitions, where restore(slot, record, error) fills in what is in a
+  // slot. Where it returns false that is lost, and will not be drawn.
+  template <class Restored>
+  void Restore(std::uint64_t inserted, Restored&& restored);
+
   std::uint64_t inserted() const { return buffer_.added(); }
   std::size_t size() const { return buffer_.size(); }
   std::uint64_t overwritten_errors() const { return overwritten_errors_; }
@@ -67,8 +82,7 @@ class ReplayPart {
   void Load(const StateReader& in, const std::string& scope);
 
  private:
-  // Of the transition that is in a slot.
-  std::uint64_t NumberIn(std::uint32_t slot) const;
+  void DrawSlots(RandomStream& random, double beta, std::span<std::uint64_t> numbers, std::span<float> weights);
 
   RowLayout layout_;
   std::size_t action_size_;
@@ -76,9 +90,22 @@ class ReplayPart {
   ReplayBuffer buffer_;
   PrioritisedSampler sampler_;
   std::uint64_t overwritten_errors_ = 0;
-  std::vector<int> begun_;                // [B], scratch: transitions of an environment so far
-  std::vector<std::uint32_t> slots_;      // scratch
-  std::vector<float> errors_;             // scratch
+  std::vector<int> begun_;            // [B], scratch: transitions of an environment so far
+  std::vector<std::uint32_t> slots_;  // of the last call
+  std::vector<float> errors_;
 };
+
+template <class Restored>
+void ReplayPart::Restore(std::uint64_t inserted, Restored&& restored) {
+  slots_.clear();
+  errors_.clear();
+  buffer_.Restore(inserted, [&](std::size_t slot, std::span<float> record) {
+    float error = 0;
+    if (!restored(static_cast<std::uint32_t>(slot), record, error)) return;
+    slots_.push_back(static_cast<std::uint32_t>(slot));
+    errors_.push_back(error);
+  });
+  sampler_.Update(slots_, errors_);
+}
 
 }  // namespace trireme

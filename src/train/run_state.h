@@ -112,8 +112,6 @@ std::string DescribeExchange(const RunConfig& run);
 // What a run is, in a checkpoint; RequireIdentity throws Error when it is another one, and says in what.
 void SaveIdentity(const RunConfig& run, const Network& network, StateWriter& out);
 void RequireIdentity(const StateReader& checkpoint, const RunConfig& run, const Network& network);
-// What the environment shows and takes, as SaveIdentity has noted it; nothing in files of early runs. Throws Error.
-std::optional<EnvSpec> SavedSpec(const StateReader& state);
 // Whether this is a checkpoint, and not a policy alone.
 bool HoldsProgress(const StateReader& state);
 

@@ -1,5 +1,6 @@
 #include "trireme/train/trained_policy.h"
 
+#include "trireme/env/spec_state.h"
 #include "trireme/nn/make_executor.h"
 #include "trireme/train/best_policy.h"
 #include "trireme/train/checkpoint.h"

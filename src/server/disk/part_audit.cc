@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/checksum.h"
 #include "trireme/base/error.h"
-#include "trireme/server/disk/checksum.h"
 
 namespace trireme {
 namespace {

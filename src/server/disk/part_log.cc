@@ -11,8 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/checksum.h"
 #include "trireme/base/error.h"
-#include "trireme/server/disk/checksum.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/server/disk/checksum.h"
+#include "trireme/base/checksum.h"
 
 #include <cstring>
 

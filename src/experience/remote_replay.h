@@ -1,0 +1,82 @@
+// A learner's draws from replay servers (replay_desk.h): what was asked for early comes while it learns.
+//
+// Each server owes some draws all the time; a draw that is used asks for the next one, with the errors of the one before. Servers
+// take turns. One that does not answer in time is passed over until it does, so that the learner goes on with the others;
+// one whose stream breaks is connected again. When none answers the learner waits, and says so.
+//
+// Thread safety: belongs to the learner's thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/experience/replay_message.h"
+#include "trireme/experience/replay_source.h"
+#include "trireme/experience/sent_experience.h"
+#include "trireme/rpc/transport.h"
+
+namespace trireme {
+
+class RemoteReplay final : public ReplaySource {
+ public:
+  struct Options {
+    Transport* transport = nullptr;
+    std::vector<std::string> servers = {};  // addresses, at least one
+    Security security = {};
+    std::string version = {};  // of the program
+    double wait_s = 60;        // for servers, of whom none answers
+    int ahead = 8;             // draws that a server owes
+    // Throws when the learner is to wait no longer, as it looks now and then.
+    std::function<void(double waited_s)> give_up = [](double) {};
+    std::function<void(const std::string&)> say = [](const std::string&) {};
+  };
+  // `run` for each server, but for which one it is. Throws Error when a server refuses, or none is there in wait_s.
+  RemoteReplay(Options options, ReplayRun run);
+  ~RemoteReplay() override;
+
+  void Begin(std::span<const float> params) override;
+  bool Holds(int, std::uint64_t) const override { return true; }  // a draw comes when there is enough
+  const ReplayDraw& Draw(int shard, std::uint64_t number, double beta) override;
+  void Correct(int shard, std::span<const float> errors) override;
+  EpisodeTotals TakeEpisodes(int shard) override;
+  void Save(StateWriter&) const override {}  // servers do
+  void Load(const StateReader&) override {}
+
+  // The run has ended: tells the servers, and with them their actors.
+  void EndRun();
+
+  const ReceivedExperience& received() const { return received_; }
+
+ private:
+  struct Server;
+
+  bool Connect(Server& server);
+  void Lose(Server& server);
+  // Sends what waits to be sent, as far as it goes at once.
+  void Push(Server& server);
+  void Ask(Server& server, double beta);
+  // The next answer of this server, or none until then.
+  bool Take(Server& server, Deadline deadline);
+  void Look(double waited_s);
+  std::string Names() const;  // of the servers
+
+  Options options_;
+  ReplayRun run_;
+  RowLayout layout_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::size_t turn_ = 0;  // whose is next
+  Server* drawn_from_ = nullptr;
+  ReplayDraw draw_;
+  AlignedBuffer<float> records_;
+  std::vector<float> params_;  // that were published last
+  EpisodeTotals episodes_;
+  ReceivedExperience received_;
+  double beta_ = 0;
+  bool said_ = false;  // that nobody answers
+};
+
+}  // namespace trireme

@@ -1,0 +1,312 @@
+#include "trireme/experience/replay_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
+#include "trireme/base/system.h"
+#include "trireme/base/text.h"
+#include "trireme/experience/message_parts.h"
+#include "trireme/rpc/text_message.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kIntroduction = 60;          // seconds in which a stream must have said who it is
+constexpr double kFarewell = 2;               // seconds for peers to hear why their streams close
+constexpr std::size_t kMostDraws = 4096;      // that a learner may wait for
+constexpr auto kLook = std::chrono::milliseconds(20);
+
+// Text that was read already, for a handler that expects to read it.
+class ReadAlready final : public Incoming {
+ public:
+  explicit ReadAlready(std::string_view text) : rest_(std::as_bytes(std::span(text.data(), text.size()))) {}
+  std::size_t size() const override { return rest_.size(); }
+  void Read(std::span<std::byte> to) override {
+    std::ranges::copy(rest_.first(to.size()), to.begin());
+    rest_ = rest_.subspan(to.size());
+  }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+// Actors of a server that was started again must not draw what those before have drawn.
+std::uint64_t SeedAfter(std::uint64_t seed, std::uint64_t inserted) {
+  if (inserted == 0) return seed;
+  const PhiloxBlock bits = Philox(seed, StreamCounter(Purpose::kLateStart, 1, inserted, 0));
+  return std::uint64_t{bits[0]} << 32 | bits[1];
+}
+
+}  // namespace
+
+// What is remembered, for one run.
+class ReplayDesk::Memory final : public TrajectorySink {
+ public:
+  Memory(ServerTransport& transport, const Options& options, ReplayRun what, ReplayFolder* folder, bool found)
+      : run(std::move(what)),
+        part(run.rules, run.shape.env, run.shape.envs),
+        desk(transport,
+             {.version = options.version,
+              .settings = run.settings,
+              .looks = run.looks,
+              .shape = run.shape,
+              .learners = static_cast<int>(run.servers)},
+             1, options.say),
+        folder_(folder),
+        record_size_(ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size())) {
+    if (folder_ != nullptr && found) {
+      const ReplayFolder::Found there = folder_->Restore(part, run.rules.capacity, record_size_);
+      options.say(fmt::format("found {} transitions in {}{}", there.there, options.folder.string(),
+                              there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
+    } else if (folder_ != nullptr) {
+      folder_->Create(run.Encode(), run.rules.capacity, record_size_);
+    }
+    limiter.emplace(run.rate, part.inserted());
+    Attach();
+  }
+
+  // The run goes on, with settings that may differ in what is no part of its identity.
+  void GoOn(const ReplayRun& now) {
+    run = now;
+    limiter.emplace(run.rate, part.inserted());
+    desk.SetSettings(run.settings);
+    Attach();
+  }
+
+  bool Offer(Trajectory& trajectory) override {
+    const auto samples = static_cast<std::uint64_t>(trajectory.samples());
+    if (!limiter->MayInsert(samples)) return false;
+    part.Insert(trajectory);
+    limiter->Inserted(samples);
+    if (folder_ != nullptr) folder_->WriteInserted(part);
+    episodes += trajectory.episodes;
+    lag.Add(policy->version - trajectory.policy);
+    return true;
+  }
+  std::shared_ptr<const PublishedPolicy> newest() const override { return policy; }
+
+  void Correct(std::span<const std::uint64_t> numbers, std::span<const float> errors) {
+    for (const std::uint64_t number : numbers) {
+      if (number >= part.inserted()) Fail("an error of transition {}, and there are {}", number, part.inserted());
+    }
+    part.Update(numbers, errors);
+    if (folder_ != nullptr) folder_->WriteErrors(part);
+  }
+
+  Outgoing Draw(const ReplayTurn& turn, std::uint32_t learner) {
+    MessageWriter writer(AnswerBytes(run.part, record_size_));
+    const auto answer = writer.Room<ReplayAnswer>(1);
+    const auto numbers = writer.Room<std::uint64_t>(run.part);
+    const auto weights = writer.Room<float>(run.part);
+    RandomStream random(run.seed, Purpose::kReplay, learner * run.servers + run.server, turn.wanted);
+    part.SampleRecords(random, turn.beta, numbers, weights, writer.Room<float>(run.part * record_size_));
+    limiter->Drawn(run.part);
+    answer[0] = {.draw = turn.wanted,
+                 .inserted = part.inserted(),
+                 .overwritten_errors = part.overwritten_errors(),
+                 .episodes = std::exchange(episodes, {}),
+                 .lag = std::exchange(lag, {})};
+    return writer.Done();
+  }
+
+  ReplayRun run;
+  ReplayPart part;
+  std::optional<RateLimiter> limiter;
+  std::shared_ptr<const PublishedPolicy> policy;
+  EpisodeTotals episodes;  // that nobody has been told of, as the next
+  Staleness lag;
+  ActorDesk desk;
+
+ private:
+  void Attach() { desk.Attach(0, *this, static_cast<int>(run.server), SeedAfter(run.seed, part.inserted())); }
+
+  ReplayFolder* const folder_;
+  const std::size_t record_size_;
+};
+
+ReplayDesk::ReplayDesk(ServerTransport& transport, Options options)
+    : transport_(transport), options_(std::move(options)) {
+  if (options_.folder.empty()) return;
+  folder_.emplace(options_.folder);
+  const std::optional<std::string> description = folder_->Description();
+  if (description) {
+    memory_ = std::make_unique<Memory>(transport_, options_, ReplayRun::Decode(*description), &*folder_, true);
+  }
+}
+
+ReplayDesk::~ReplayDesk() = default;
+
+void ReplayDesk::OnOpen(PeerId peer, const std::string& address) {
+  peers_[peer] = {.address = address, .opened_s = MonotonicSeconds()};
+}
+
+void ReplayDesk::OnMessage(PeerId id, Incoming& message) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  try {
+    switch (peer.kind) {
+      case Kind::kActor:
+        memory_->desk.OnMessage(id, message);
+        break;
+      case Kind::kUnknown:
+        Introduce(id, peer, message);
+        break;
+      case Kind::kLearner:
+        peer.joined ? Hear(id, peer, message) : Join(id, peer, message);
+        break;
+    }
+    GoOn();
+  } catch (const Json::exception&) {
+    transport_.Close(id, "this is nothing that an actor or a learner says");
+  } catch (const Error& error) {
+    options_.say(fmt::format("{} is refused: {}", Printable(peer.address), error.what()));
+    transport_.Close(id, error.what());
+  } catch (const std::exception& error) {  // there is no memory for it
+    options_.say(fmt::format("{} is closed: {}", Printable(peer.address), error.what()));
+    transport_.Close(id, fmt::format("{}{}", kComesBack, error.what()));
+  }
+}
+
+void ReplayDesk::Introduce(PeerId id, Peer& peer, Incoming& message) {
+  const std::string text = ReadText(message);
+  const Json said = Json::parse(text);
+  if (!said.contains("learn")) {
+    if (memory_ == nullptr || memory_->policy == nullptr)
+      return transport_.Close(id, fmt::format("{}no learner has come yet", kComesBack));
+    peer.kind = Kind::kActor;
+    memory_->desk.OnOpen(id, peer.address);
+    ReadAlready again(text);
+    return memory_->desk.OnMessage(id, again);
+  }
+  const std::string version = said.at("learn");
+  if (version != options_.version)
+    Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version, Printable(version));
+  peer.kind = Kind::kLearner;
+  transport_.Allow(id, transport_.limits().message);
+}
+
+void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
+  const ReplayRun run = ReplayRun::Decode(ReadText(message));
+  if (memory_ == nullptr) {
+    memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
+  } else if (run.Identity() != memory_->run.Identity()) {
+    Fail("this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start the "
+         "server anew",
+         Printable(memory_->run.Identity()), Printable(run.Identity()));
+  } else if (std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; })) {
+    memory_->GoOn(run);
+  }
+  peer.joined = true;
+  peer.learner = run.learner;
+  options_.say(fmt::format("learner {} at {} joined", run.learner, Printable(peer.address)));
+  transport_.Send(id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
+}
+
+void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
+  if (message.size() < sizeof(ReplayWord)) Fail("a message of {} bytes means nothing", message.size());
+  switch (ReadOne<ReplayWord>(message)) {
+    case ReplayWord::kPolicy: {
+      auto policy = DecodePolicy(message, memory_->run.params, nullptr);
+      // Versions are counted here: those of learners that come back begin anew.
+      const std::uint64_t version = memory_->policy == nullptr ? 1 : memory_->policy->version + 1;
+      memory_->policy = std::make_shared<PublishedPolicy>(version, policy->params);
+      break;
+    }
+    case ReplayWord::kTurn:
+      TakeTurn(id, peer, message);
+      break;
+    case ReplayWord::kOver:
+      over_ = true;
+      break;
+    default:
+      Fail("a message that means nothing");
+  }
+}
+
+void ReplayDesk::TakeTurn(PeerId id, Peer& peer, Incoming& message) {
+  if (message.size() < sizeof(ReplayTurn)) Fail("a turn that was cut");
+  const auto turn = ReadOne<ReplayTurn>(message);
+  if (turn.corrected > memory_->run.part ||
+      message.size() != turn.corrected * (sizeof(std::uint64_t) + sizeof(float)))
+    Fail("a turn with {} errors in {} bytes", turn.corrected, message.size());
+  std::vector<std::uint64_t> numbers(turn.corrected);
+  std::vector<float> errors(turn.corrected);
+  ReadTo(message, std::span(numbers));
+  ReadTo(message, std::span(errors));
+  if (!numbers.empty()) memory_->Correct(numbers, errors);
+  if (turn.wanted == 0) return;
+  if (turn.wanted <= peer.last_draw || !(turn.beta >= 0 && turn.beta <= 1))
+    Fail("draw {} after draw {}, with beta {:g}", turn.wanted, peer.last_draw, turn.beta);
+  if (peer.waiting.size() == kMostDraws) Fail("a learner that does not wait to be answered");
+  peer.last_draw = turn.wanted;
+  peer.waiting.push_back(turn);
+  line_.push_back(id);
+}
+
+bool ReplayDesk::AnswerDraws() {
+  bool any = false;
+  while (!line_.empty() && memory_->part.size() > 0 && memory_->limiter->MayDraw(memory_->run.part)) {
+    Peer& peer = peers_.at(line_.front());
+    transport_.Send(line_.front(), memory_->Draw(peer.waiting.front(), peer.learner));
+    peer.waiting.pop_front();
+    line_.pop_front();
+    any = true;
+  }
+  return any;
+}
+
+void ReplayDesk::GoOn() {
+  if (memory_ == nullptr) return;
+  while (AnswerDraws()) memory_->desk.Serve();
+}
+
+void ReplayDesk::OnClose(PeerId id) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  if (found->second.kind == Kind::kActor) memory_->desk.OnClose(id);
+  if (found->second.joined && !over_)
+    options_.say(fmt::format("learner {} at {} is gone", found->second.learner, Printable(found->second.address)));
+  std::erase(line_, id);
+  peers_.erase(found);
+}
+
+void ReplayDesk::EndAll(Deadline now) {
+  if (leaves_by_s_ == 0) {
+    leaves_by_s_ = MonotonicSeconds() + kFarewell;
+    if (memory_ != nullptr) memory_->desk.TakeLeave(over_);
+  }
+  if (memory_ != nullptr) memory_->desk.OnTime(now);
+  for (const auto& [id, peer] : peers_) {
+    if (peer.kind == Kind::kActor) continue;
+    transport_.Close(id, over_ ? std::string(kRunIsOver) : fmt::format("{}the replay server ends", kComesBack));
+  }
+  done_ = peers_.empty() || MonotonicSeconds() > leaves_by_s_;
+}
+
+Deadline ReplayDesk::OnTime(Deadline now) {
+  if (leaves_ || over_) {
+    EndAll(now);
+    return now + kLook;
+  }
+  const double now_s = MonotonicSeconds();
+  for (const auto& [id, peer] : peers_) {
+    const bool known = peer.kind == Kind::kActor || peer.joined;
+    if (!known && now_s > peer.opened_s + kIntroduction) transport_.Close(id, "nothing that an actor or a learner says has come");
+  }
+  if (memory_ == nullptr) return now + kLook;
+  const Deadline next = memory_->desk.OnTime(now);
+  GoOn();
+  return std::min(next, now + kLook);
+}
+
+}  // namespace trireme

@@ -1,0 +1,118 @@
+#include "trireme/experience/replay_message.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "trireme/base/error.h"
+#include "trireme/base/state.h"
+#include "trireme/env/spec_state.h"
+#include "trireme/experience/message_parts.h"
+
+namespace trireme {
+
+std::string ReplayRun::Encode() const {
+  StateWriter out;
+  SaveSpec(shape.env, out);
+  out.PutValue<std::uint8_t>("kept", static_cast<std::uint8_t>(shape.env.kept));
+  out.PutText("looks", looks);
+  out.PutText("settings", settings);
+  const std::uint64_t counts[] = {static_cast<std::uint64_t>(shape.steps),
+                                  static_cast<std::uint64_t>(shape.envs),
+                                  rules.capacity,
+                                  static_cast<std::uint64_t>(rules.n_step),
+                                  part,
+                                  params,
+                                  seed,
+                                  server,
+                                  servers,
+                                  learner};
+  out.Put<std::uint64_t>("counts", counts);
+  const double numbers[] = {rules.gamma, rules.alpha, rules.epsilon, rate.draws_per_insert, rate.least, rate.slack};
+  out.Put<double>("numbers", numbers);
+  return std::move(out).Encode();
+}
+
+ReplayRun ReplayRun::Decode(const std::string& text) {
+  const StateReader in(text);
+  ReplayRun run;
+  std::optional<EnvSpec> env = SavedSpec(in);
+  if (!env) Fail("what is to be remembered was not said");
+  run.shape.env = *std::move(env);
+  const auto kept = in.GetValue<std::uint8_t>("kept");
+  std::uint64_t counts[10];
+  in.Get<std::uint64_t>("counts", counts);
+  double numbers[6];
+  in.Get<double>("numbers", numbers);
+  run.looks = in.GetText("looks");
+  run.settings = in.GetText("settings");
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 31;
+  const bool counts_fit = counts[0] > 0 && counts[0] < kMost && counts[1] > 0 && counts[1] < kMost &&
+                          counts[0] * counts[1] < kMost && counts[2] > 0 && counts[2] < kMost && counts[3] > 0 &&
+                          counts[3] <= 1000 && counts[4] > 0 && counts[4] < kMost && counts[5] > 0 &&
+                          counts[8] > 0 && counts[8] <= 1024 && counts[7] < counts[8] && counts[9] < 4096;
+  const auto unit = [](double x) { return x >= 0 && x <= 1; };
+  const bool numbers_fit = unit(numbers[0]) && unit(numbers[1]) && unit(numbers[2]) && numbers[3] > 0 &&
+                           std::isfinite(numbers[3]) && numbers[4] >= 0 && std::isfinite(numbers[4]) &&
+                           std::isfinite(numbers[5]);
+  if (!counts_fit || !numbers_fit || kept > static_cast<std::uint8_t>(Precision::kFp16))
+    Fail("what is to be remembered makes no sense");
+  run.shape.env.kept = static_cast<Precision>(kept);
+  run.shape.steps = static_cast<int>(counts[0]);
+  run.shape.envs = static_cast<int>(counts[1]);
+  run.rules = {.capacity = counts[2],
+               .n_step = static_cast<int>(counts[3]),
+               .gamma = numbers[0],
+               .alpha = numbers[1],
+               .epsilon = numbers[2]};
+  run.part = counts[4];
+  run.params = counts[5];
+  run.seed = counts[6];
+  run.server = static_cast<std::uint32_t>(counts[7]);
+  run.servers = static_cast<std::uint32_t>(counts[8]);
+  run.learner = static_cast<std::uint32_t>(counts[9]);
+  run.rate = {.draws_per_insert = numbers[3], .least = numbers[4], .slack = numbers[5]};
+  const double samples = static_cast<double>(run.shape.steps) * run.shape.envs;
+  if (run.rate.slack < run.rate.LeastSlack(samples, static_cast<double>(run.part)))
+    Fail("a slack of {:g} lets neither actors nor learners go on", run.rate.slack);
+  return run;
+}
+
+std::string ReplayRun::Identity() const {
+  return fmt::format("{}; trajectories of {} steps of {} environments; {} transitions over {} steps with gamma {:g}, "
+                     "drawn with alpha {:g} and epsilon {:g}; server {} of {}",
+                     looks, shape.steps, shape.envs, rules.capacity, rules.n_step, rules.gamma, rules.alpha,
+                     rules.epsilon, server + 1, servers);
+}
+
+Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,
+                    std::span<const float> errors) {
+  TRIREME_CHECK(turn.corrected == numbers.size() && numbers.size() == errors.size());
+  MessageWriter writer(sizeof(ReplayWord) + sizeof turn + numbers.size_bytes() + errors.size_bytes());
+  writer.PutOne(ReplayWord::kTurn);
+  writer.PutOne(turn);
+  writer.Put(numbers);
+  writer.Put(errors);
+  return writer.Done();
+}
+
+std::size_t AnswerBytes(std::size_t part, std::size_t record_size) {
+  return sizeof(ReplayAnswer) + part * (sizeof(std::uint64_t) + sizeof(float) * (1 + record_size));
+}
+
+ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
+                        ReplayDraw& draw) {
+  const std::size_t record_size = ReplayBuffer::RecordSize(layout, action_size);
+  if (message.size() != AnswerBytes(draw.size(), record_size))
+    Fail("a message of {} bytes is no draw of {} transitions", message.size(), draw.size());
+  const auto answer = ReadOne<ReplayAnswer>(message);
+  ReadTo(message, std::span(draw.numbers));
+  ReadTo(message, std::span(draw.weights));
+  if (records.size() != draw.size() * record_size) records = AlignedBuffer<float>(draw.size() * record_size);
+  ReadTo(message, records.span());
+  ReplayBuffer::Unpack(layout, action_size, records.span(), draw.size(), draw.transitions);
+  return answer;
+}
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+// What a learner and a replay server say to each other, over a stream of its own. The learner speaks first:
+//
+//   {"learn": version}       text
+//   the run                  ReplayRun
+//                            {"welcome": ..., "inserted": ...}  text
+//   a policy                 kPolicy, then as in trajectory_message.h
+//   a turn                   kTurn, ReplayTurn, numbers and errors of transitions that it has learned from
+//                            a draw, where it asked for one: ReplayAnswer, numbers, weights, records (ReplayBuffer)
+//   {"over": true}           kOver: the run has ended
+//
+// Draws are answered in the order in which they were asked for, each when the rate limiter allows it.
+//
+// Thread safety: plain functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "trireme/experience/trajectory_message.h"
+#include "trireme/replay/rate_limiter.h"
+#include "trireme/replay/replay_part.h"
+#include "trireme/rpc/transport.h"
+#include "trireme/store/parameter_store.h"
+
+namespace trireme {
+
+// What a replay server is to remember, for whom.
+struct ReplayRun {
+  // Alike for all that has to do with one memory:
+  std::string looks;  // environment and network, as actors compare them
+  TrajectoryShape shape;
+  ReplayRules rules;
+  // May change when the run goes on:
+  RateLimiter::Rules rate;
+  std::uint64_t part = 0;  // transitions of one draw
+  std::string settings;    // for actors
+  std::uint64_t params = 0, seed = 0;
+  std::uint32_t server = 0, servers = 1;  // which of how many this one is
+  std::uint32_t learner = 0;              // the rank of the learner
+
+  std::string Encode() const;
+  // Throws Error when it is damaged or makes no sense.
+  static ReplayRun Decode(const std::string& text);
+  // What must be the same to go on with what is remembered, as text for people.
+  std::string Identity() const;
+};
+
+enum class ReplayWord : std::uint64_t { kPolicy = 1, kTurn = 2, kOver = 3 };
+
+struct ReplayTurn {
+  std::uint64_t wanted = 0;  // number of the draw that is asked for; 0: none
+  double beta = 0;
+  std::uint64_t corrected = 0;  // errors that follow
+};
+Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,
+                    std::span<const float> errors);
+
+struct ReplayAnswer {
+  std::uint64_t draw = 0;  // its number
+  std::uint64_t inserted = 0, overwritten_errors = 0;
+  // Since the last answer to anybody: episodes that have ended, and how many versions old the policies of trajectories were
+  // when they came.
+  EpisodeTotals episodes;
+  Staleness lag;
+};
+std::size_t AnswerBytes(std::size_t part, std::size_t record_size);
+// Reads what follows the answer. Throws Error when it is no draw of this size.
+ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
+                        ReplayDraw& draw);
+
+}  // namespace trireme
