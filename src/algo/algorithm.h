@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -116,6 +117,18 @@ class AlgorithmSettings {
     int steps = 0, envs = 0;
   };
   virtual StepsAndEnvs TrajectorySize(int /*shards*/) const { return {}; }
+  // How what actors collect is remembered where the worker does not do it, by so many servers together; nothing unless it
+  // can learn by drawing from there (WorkerContext::replay).
+  struct Replaying {
+    ReplayRules rules = {};  // of one of the servers
+    double least = 0;        // transitions that must be there before the first draw, on all servers together
+    double draws_per_insert = 1;
+    std::uint64_t part = 0;  // transitions of one draw: one shard's part of a batch
+    double round = 0;        // transitions that a round of learning draws, over all shards
+  };
+  virtual std::optional<Replaying> RemembersElsewhere(int /*shards*/, int /*servers*/) const {
+    return std::nullopt;
+  }
   // For one actor, who chooses for up to `envs` environments at a time. Null unless AlgorithmEntry::actors. `executor`
   // outlives it.
   virtual std::unique_ptr<Acting> MakeActing(const EnvSpec& /*env*/, const Executor& /*executor*/,
@@ -138,6 +151,7 @@ struct AlgorithmEntry {
   bool multi_discrete = false;
   bool masks = false;   // keeps to the actions that an environment allows
   bool actors = false;  // learns from what others have collected with older parameters
+  bool replays = false;  // draws from what replay servers remember of that (AlgorithmSettings::RemembersElsewhere)
   std::string metrics;  // names it adds to a MetricRow
   std::function<std::unique_ptr<AlgorithmSettings>()> make_settings;
 };

@@ -98,6 +98,14 @@ struct ApexConfig {
   NetworkSpec MakeNetwork(const EnvSpec& env) const { return q.MakeNetwork(layers, env); }
   std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const;
 
+  std::optional<AlgorithmSettings::Replaying> RemembersElsewhere(int shards, int servers) const {
+    const double round = static_cast<double>(updates) * batch;
+    return AlgorithmSettings::Replaying{.rules = Rules(servers),
+                                        .least = static_cast<double>(learning_starts),
+                                        .draws_per_insert = round / static_cast<double>(collect.steps()),
+                                        .part = static_cast<std::uint64_t>(batch / shards),
+                                        .round = round};
+  }
   // Of one of so many memories.
   ReplayRules Rules(int memories) const {
     return {.capacity = static_cast<std::size_t>(memory.replay / memories),
@@ -332,6 +340,7 @@ AlgorithmEntry ApexEntry() {
           .continuous = false,
           .masks = true,
           .actors = true,
+          .replays = true,
           .metrics =
               "episode_return_mean episode_length_mean episodes q_loss q_value td_error grad_norm updates "
               "learning_rate",

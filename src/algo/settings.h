@@ -88,6 +88,11 @@ class SettingsOf final : public AlgorithmSettings {
       return {config_.collect.horizon, config_.collect.envs / shards};
     return {};
   }
+  std::optional<Replaying> RemembersElsewhere(int shards, int servers) const override {
+    if constexpr (requires { config_.RemembersElsewhere(shards, servers); })
+      return config_.RemembersElsewhere(shards, servers);
+    return std::nullopt;
+  }
   std::unique_ptr<Acting> MakeActing(const EnvSpec& env, const Executor& executor, int envs) const override {
     if constexpr (requires { config_.MakeActing(env, executor, envs); })
       return config_.MakeActing(env, executor, envs);

@@ -34,7 +34,7 @@ struct Numbers {
 
 int RunActor(const ActorFlags& flags) {
   if (flags.learner.empty())
-    Fail("whom to collect for? Say --learner host:port, where `trireme train --listen` is");
+    Fail("whom to collect for? Say --learner host:port, where `trireme train --listen`, or `trireme replay`, is");
   Numbers numbers;
   ConfigFields fields;
   numbers.Fields(fields);
@@ -62,9 +62,9 @@ int RunActor(const ActorFlags& flags) {
 
 Command AddActorCommand(CommandLine& program) {
   CommandLine& command =
-      program.AddCommand("actor", "Collect experience for a learner in another process (train --listen)");
+      program.AddCommand("actor", "Collect experience for a learner in another process (train --listen) or a replay server");
   auto flags = std::make_shared<ActorFlags>();
-  command.Option("--learner", flags->learner, "host:port, or unix:/path, where the learner listens");
+  command.Option("--learner", flags->learner, "host:port, or unix:/path, where the learner or a replay server listens");
   command.Option("--actors", flags->actors, "threads that collect (one for each processor)");
   command.Option("--wait", flags->wait, "seconds to wait for a learner that does not answer (60)");
   flags->security.AddTo(command, "who signs the learner");

@@ -15,6 +15,7 @@ Command AddTrainCommand(CommandLine& program, double started_s);
 Command AddEvalCommand(CommandLine& program);
 Command AddBenchCommand(CommandLine& program);
 Command AddPlanCommand(CommandLine& program);
+Command AddReplayCommand(CommandLine& program);
 Command AddServerCommand(CommandLine& program);
 Command AddActorCommand(CommandLine& program);
 Command AddEnvsCommand(CommandLine& program);

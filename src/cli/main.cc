@@ -44,6 +44,7 @@ int Run(int argc, char** argv, double started_s) {
       {"tune", trireme::AddTuneCommand(program)},
       {"server", trireme::AddServerCommand(program)},
       {"actor", trireme::AddActorCommand(program)},
+      {"replay", trireme::AddReplayCommand(program)},
       {"envs", trireme::AddEnvsCommand(program)},
       {"algos", trireme::AddAlgosCommand(program)},
       {"devices", trireme::AddDevicesCommand(program)},

@@ -283,6 +283,8 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--listen", flags->listen,
       "impala, appo, apex: host:port where actors of other processes may join (trireme actor --learner)");
+  command.Option("--replay", flags->replay,
+                 "apex: host:port,host:port of replay servers (trireme replay) that remember what actors collect");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

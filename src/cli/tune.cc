@@ -239,7 +239,8 @@ int RunSearch(const TuneFlags& flags, TuneOptions options, Processes* processes)
   const SpaceChanges changes =
       flags.space.empty() ? SpaceChanges() : ReadSpaceFile(ReadFile(flags.space), flags.space);
   const Space space = MakeSpace(settings->fields, changes, Held(flags));
-  if (!settings->run.listen.empty()) Fail("trials have no actors but their own: leave out listen");
+  if (!settings->run.listen.empty() || settings->run.on_replay_servers())
+    Fail("trials have no actors but their own: leave out listen and replay_servers");
   settings->Resolve(1, 1);
   if (flags.show_space) {
     fmt::print("{}", space.ToText());

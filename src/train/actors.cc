@@ -60,7 +60,7 @@ void Actors::Listen() {
 void Actors::GiveUp(double waited_s) {
   const TrainOptions& options = context_.options;
   if (worker_failed_.load()) Fail("another worker failed");
-  const bool nobody = per_worker_ == 0 && service_->desk().actors() == 0;
+  const bool nobody = per_worker_ == 0 && (service_ == nullptr || service_->desk().actors() == 0);
   if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {
     Fail(
         "stopped while it waited for actors, in the middle of an iteration: what was learned since the last "
@@ -68,12 +68,20 @@ void Actors::GiveUp(double waited_s) {
   }
   if (waited_s < kTellPatience) waits_.store(false);
   if (nobody && waited_s > kTellPatience && !waits_.exchange(true))
-    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}",
-                            service_->address()));
+    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
+}
+
+std::string Actors::WhereToJoin() const {
+  return service_ != nullptr ? service_->address() : context_.settings.run.replay_servers;
 }
 
 void Actors::End(bool over) {
   ending_.store(true);
+  for (const auto& group : groups_) {
+    if (over && group != nullptr && group->replay != nullptr) group->replay->EndRun();
+  }
+  for (std::thread& thread : of_servers_) thread.join();
+  of_servers_.clear();
   if (service_ != nullptr) service_->End(over);
   for (const auto& group : groups_) {
     if (group) group->End("the run has ended");
@@ -87,7 +95,7 @@ Actors::Group::~Group() {
 }
 
 void Actors::Group::End(const std::string& why) {
-  channel->End(why);
+  if (channel != nullptr) channel->End(why);
   if (schedule) schedule->Abort(why);
 }
 
@@ -114,6 +122,69 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
   groups_[thread] = std::move(group);
   if (service_ != nullptr) service_->desk().Attach(thread, *groups_[thread]->channel, rank, seed);
   return *groups_[thread]->experience;
+}
+
+std::vector<std::string> Actors::ReplayServers() const {
+  return AddressList("replay_servers", context_.settings.run.replay_servers);
+}
+
+RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int draws) {
+  const RunSettings& settings = context_.settings;
+  const RunConfig& run = settings.run;
+  const TrainOptions& options = context_.options;
+  const std::vector<std::string> servers = ReplayServers();
+  const auto count = static_cast<int>(servers.size());
+  const auto what = *settings.algorithm->RemembersElsewhere(run.shards, count);
+  const auto [steps, envs] = settings.algorithm->TrajectorySize(run.shards);
+  RateLimiter::Rules rate{.draws_per_insert = what.draws_per_insert, .least = what.least / count, .slack = 0};
+  rate.slack = std::max(rate.LeastSlack(static_cast<double>(steps) * envs, static_cast<double>(what.part)),
+                        run.replay_slack * what.round / count);
+  groups_[thread].reset();
+  auto group = std::make_unique<Group>();
+  group->replay = std::make_unique<RemoteReplay>(
+      RemoteReplay::Options{.transport = &LoadGrpc(),
+                            .servers = servers,
+                            .security = options.security,
+                            .version = options.version,
+                            .wait_s = run.server.wait_s,
+                            .ahead = 1 + (2 * draws + count - 1) / count,
+                            .give_up = [this](double waited_s) { GiveUp(waited_s); },
+                            .say = options.say},
+      ReplayRun{.looks = LooksOf(settings, context_.network),
+                .shape = {settings.env().spec, steps, envs},
+                .rules = what.rules,
+                .rate = rate,
+                .part = what.part,
+                .settings = settings.fields.ToToml(),
+                .params = context_.network.param_count(),
+                .seed = seed,
+                .learner = static_cast<std::uint32_t>(rank)});
+  groups_[thread] = std::move(group);
+  std::call_once(joined_servers_, [this] { JoinServers(); });
+  return *groups_[thread]->replay;
+}
+
+void Actors::JoinServers() {
+  const std::vector<std::string> servers = ReplayServers();
+  const TrainOptions& options = context_.options;
+  const int actors = context_.settings.run.actors, count = static_cast<int>(servers.size());
+  for (int i = 0; i < std::min(count, actors); ++i) {
+    const ActorOptions actor{.learner = {.transport = &LoadGrpc(),
+                                         .address = servers[i],
+                                         .security = options.security,
+                                         .version = options.version,
+                                         .wait_s = context_.settings.run.server.wait_s,
+                                         .stop = [this] { return ending(); }},
+                             .actors = actors / count + (i < actors % count ? 1 : 0),
+                             .say = {}};
+    of_servers_.emplace_back([this, actor] {
+      try {
+        RunActors(actor);
+      } catch (const std::exception& error) {
+        if (!ending()) context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
+      }
+    });
+  }
 }
 
 void Actors::Act(Group& group, int index, std::uint64_t seed) {

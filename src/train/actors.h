@@ -7,12 +7,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "trireme/experience/actor_service.h"
 #include "trireme/experience/memory_channel.h"
+#include "trireme/experience/remote_replay.h"
 #include "trireme/experience/sent_experience.h"
 #include "trireme/train/stores.h"
 
@@ -29,6 +32,9 @@ class Actors {
   // What is sent to the worker of thread `thread`, the `rank`th of the run, from now on by new actors, whose randomness
   // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why.
   SentExperience& Begin(int thread, int rank, std::uint64_t seed);
+  // The same where replay servers remember what actors collect, for `draws` shards of the worker. Actors of this process join the
+  // servers, too.
+  RemoteReplay& BeginReplay(int thread, int rank, std::uint64_t seed, int draws);
   // Those of all workers end, also while they wait. Called when no worker runs any more. `over`: so is the run, and actors
   // of other processes need not wait for it.
   void End(bool over);
@@ -45,6 +51,7 @@ class Actors {
     std::unique_ptr<MemoryChannel> channel;
     std::optional<Schedule> schedule;
     std::unique_ptr<SentExperience> experience;
+    std::unique_ptr<RemoteReplay> replay;  // instead of the three before
     std::vector<std::thread> threads;
   };
 
@@ -52,6 +59,10 @@ class Actors {
   void CollectAndSend(Group& group, int index, std::uint64_t seed);
 
   void Listen();
+  // Actors of this process that join replay servers, an even part each.
+  void JoinServers();
+  std::string WhereToJoin() const;
+  std::vector<std::string> ReplayServers() const;
   // For a worker that has waited so long for experience. Throws Error when the run is to stop or another one has failed.
   void GiveUp(double waited_s);
 
@@ -60,6 +71,8 @@ class Actors {
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
   std::atomic<bool> ending_{false}, worker_failed_{false};
   std::atomic<bool> waits_{false};         // people were told that nobody sends
+  std::once_flag joined_servers_;
+  std::vector<std::thread> of_servers_;  // see JoinServers
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
 

@@ -15,14 +15,14 @@ void Ledger::GoOn(const RunProgress& earlier) {
   earlier_rounds_ = earlier.rounds;
 }
 
-void Ledger::WaitsFor(const SentExperience* experience) {
+void Ledger::WaitsFor(const ReceivedExperience* receives) {
   received_before_ = received();
-  experience_ = experience;
+  receives_ = receives;
 }
 
 ReceivedExperience Ledger::received() const {
   ReceivedExperience all = received_before_;
-  if (experience_ != nullptr) all += experience_->received();
+  if (receives_ != nullptr) all += *receives_;
   return all;
 }
 

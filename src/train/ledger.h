@@ -29,8 +29,8 @@ class Ledger {
 
   void AddSteps(std::int64_t steps) { own_.steps += steps; }
   void AddBusy(double seconds) { own_.busy_s += seconds; }
-  // What actors send, from now on; null: nothing. It outlives the ledger, or the next call.
-  void WaitsFor(const SentExperience* experience);
+  // What comes from actors, from now on; null: nothing. It outlives the ledger, or the next call.
+  void WaitsFor(const ReceivedExperience* receives);
 
   // Since the run began.
   double wall_s() const;
@@ -65,7 +65,7 @@ class Ledger {
   WorkerLinks& links_;
   const TrainOptions& options_;
   const EnvProcesses* processes_;
-  const SentExperience* experience_ = nullptr;
+  const ReceivedExperience* receives_ = nullptr;
   ReceivedExperience received_before_;  // from earlier ones
   double before_cpu_s_;                 // of these processes, before this run
   WorkerFacts own_, earlier_;           // earlier processes: of this worker

@@ -131,6 +131,14 @@ void ResolveActors(RunConfig& run) {
     Fail("{} learns only from what its own policy has just collected; these learn from actors: {}", run.algo,
          names);
   }
+  if (run.on_replay_servers()) {
+    if (!FindAlgorithm(run.algo).replays) Fail("{} remembers nothing that replay servers could: leave out replay_servers", run.algo);
+    if (!run.listen.empty())
+      Fail("actors join the replay servers, not the learner: leave out listen = {}", run.listen);
+    if (!run.schedule.empty()) Fail("schedule is an order of actors and a learner of one process: leave out replay_servers");
+    if (run.queue > 0 || run.max_lag > 0) Fail("queue and max_lag are about trajectories that wait for a learner: leave them out with replay_servers");
+    AddressList("replay_servers", run.replay_servers);
+  }
   if (run.asynchronous()) {
     Fail(
         "actors collect for workers that move in step: use them with --store allreduce, local, or server "
@@ -138,7 +146,7 @@ void ResolveActors(RunConfig& run) {
   }
   if (run.split().splits()) Fail("actors do not go together with model_parallel: leave out one of them");
   if (run.workers == 0) run.workers = 1;
-  if (run.actors % run.workers != 0) {
+  if (!run.on_replay_servers() && run.actors % run.workers != 0) {
     Fail("actors = {} cannot be shared evenly by workers = {}: choose {}, {}, ...", run.actors, run.workers,
          run.workers, 2 * run.workers);
   }

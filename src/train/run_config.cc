@@ -102,6 +102,11 @@ void RunConfig::Fields(ConfigFields& field) {
       "listen", listen,
       "host:port where actors of other processes may join (trireme actor --learner); each process of the run "
       "has its own; empty: nowhere");
+  field("replay_servers", replay_servers,
+        "where what actors collect is remembered: host:port,host:port of `trireme replay`; actors join there. Empty: "
+        "workers remember");
+  field("replay_slack", replay_slack,
+        "replay servers: rounds of learning by which collecting may be ahead or behind", Between(0, 1e9));
   field("queue", queue, "actors: trajectories that may wait for a worker; 0: as many as an update takes",
         Between(0, 1e6));
   field("max_lag", max_lag,
@@ -164,19 +169,23 @@ int ServerConfig::local() const {
   return std::stoi(*digits);
 }
 
-std::vector<std::string> ServerConfig::List() const {
+std::vector<std::string> AddressList(std::string_view setting, std::string_view text) {
   std::vector<std::string> list;
-  std::string_view rest = addresses;
-  while (!rest.empty()) {
+  for (std::string_view rest = text; !rest.empty();) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view address = Trim(rest.substr(0, comma));
-    if (address.empty()) Fail("servers = {}: there is an empty address in the list", addresses);
+    if (address.empty()) Fail("{} = {}: there is an empty address in the list", setting, text);
     if (address.ends_with(":0")) {
-      Fail("servers = {}: port 0 lets a server choose; write the one it printed when it started", addresses);
+      Fail("{} = {}: port 0 lets a server choose; write the one it printed when it started", setting, text);
     }
     list.emplace_back(address);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
+  return list;
+}
+
+std::vector<std::string> ServerConfig::List() const {
+  std::vector<std::string> list = AddressList("servers", addresses);
   if (list.empty()) Fail("servers: say how many to start, or where they are: host:port,host:port");
   return list;
 }

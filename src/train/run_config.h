@@ -23,6 +23,9 @@
 
 namespace trireme {
 
+// "host:port,host:port" of a setting. Throws Error.
+std::vector<std::string> AddressList(std::string_view setting, std::string_view text);
+
 // Of store `server`.
 struct ServerConfig {
   std::string addresses = "1";
@@ -61,7 +64,9 @@ struct RunConfig {
   int workers = 0;          // of each process; 0: as many as the processors allow
   int actors = 0;           // of each process
   std::string listen = "";  // where actors of other processes may join; empty: nowhere
-  int queue = 0;            // 0: as many as one update takes
+  std::string replay_servers = "";  // that remember what actors collect; empty: the workers do
+  double replay_slack = 4;          // rounds
+  int queue = 0;                    // 0: as many as one update takes
   int max_lag = 0;
   int shards = 8;
   Precision experience = Precision::kFp32;
@@ -112,7 +117,8 @@ struct RunConfig {
   // Throws Error unless Resolve has been there before.
   ModelSplit split() const { return ModelSplit::Parse(model_parallel); }
   // Whether others collect for the workers; if not, they do.
-  bool has_actors() const { return actors > 0 || !listen.empty(); }
+  bool has_actors() const { return actors > 0 || !listen.empty() || on_replay_servers(); }
+  bool on_replay_servers() const { return !replay_servers.empty(); }
   // Trajectories that may wait for one worker.
   std::size_t QueueOfWorker() const { return queue > 0 ? queue : shards / total_workers(); }
   // For folders: "CartPole-v1-ppo-seed1".

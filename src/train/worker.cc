@@ -114,9 +114,15 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
   rank_ = rank;
   algorithm_.reset();         // its memory first
   ledger_.WaitsFor(nullptr);  // before what it has counted is gone
-  SentExperience* const experience =
-      actors_ == nullptr ? nullptr : &actors_->Begin(links_->thread(), rank, seed);
-  ledger_.WaitsFor(experience);
+  SentExperience* experience = nullptr;
+  RemoteReplay* replay = nullptr;
+  if (run_.on_replay_servers()) {
+    replay = &actors_->BeginReplay(links_->thread(), rank, seed, count);
+    ledger_.WaitsFor(&replay->received());
+  } else if (actors_ != nullptr) {
+    experience = &actors_->Begin(links_->thread(), rank, seed);
+    ledger_.WaitsFor(&experience->received());
+  }
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),
                                           .executor = *executor_,
                                           .store = links_->store(),
@@ -124,7 +130,8 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
                                           .shards = run_.shards,
                                           .first_shard = group.index * run_.shards + first,
                                           .own_shards = count,
-                                          .experience = experience});
+                                          .experience = experience,
+                                          .replay = replay});
 }
 
 std::string Worker::Common() const {
