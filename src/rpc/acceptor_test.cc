@@ -1,5 +1,5 @@
 // Connections before they are gRPC's.
-#include "trireme/rpc/grpc/acceptor.h"
+#include "trireme/rpc/acceptor.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// The contract of transport.h, for every transport: in memory, gRPC over TCP, gRPC over Unix sockets.
+// The contract of transport.h, for every transport: in memory, gRPC over TCP, gRPC over Unix sockets, shared memory.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,34 +10,40 @@
 namespace trireme {
 namespace {
 
-enum class Kind { kMemory, kTcp, kUnix };
+enum class Kind { kMemory, kTcp, kUnix, kShared };
 
 class Contract : public testing::TestWithParam<Kind> {
  protected:
   Contract() {
-    if (GetParam() != Kind::kMemory) {
-      if (!HaveGrpc()) return;
-      transport_ = &Grpc();
-    }
+    if (GetParam() == Kind::kShared) transport_ = &SharedMemoryStreams();
+    if (NeedsGrpc() && HaveGrpc()) transport_ = &Grpc();
   }
   void SetUp() override {
-    if (GetParam() != Kind::kMemory && !HaveGrpc()) GTEST_SKIP() << "built without gRPC";
+    if (NeedsGrpc() && !HaveGrpc()) GTEST_SKIP() << "built without gRPC";
   }
 
   Transport& transport() { return *transport_; }
   std::string AnyAddress() {
-    return GetParam() == Kind::kUnix ? "unix:" + folder_.path() + "/socket" : "127.0.0.1:0";
+    if (!IsFile()) return "127.0.0.1:0";
+    return (GetParam() == Kind::kUnix ? "unix:" : "shm:") + folder_.path() + "/socket";
   }
+  static bool IsFile() { return GetParam() == Kind::kUnix || GetParam() == Kind::kShared; }
 
  private:
+  static bool NeedsGrpc() { return GetParam() == Kind::kTcp || GetParam() == Kind::kUnix; }
+
   TempFolder folder_;
   MemoryTransport memory_;
   Transport* transport_ = &memory_;
 };
 
-std::string Name(Kind kind) { return kind == Kind::kMemory ? "Memory" : kind == Kind::kTcp ? "Tcp" : "Unix"; }
+std::string Name(Kind kind) {
+  constexpr const char* kNames[] = {"Memory", "Tcp", "Unix", "Shared"};
+  return kNames[static_cast<int>(kind)];
+}
 void PrintTo(Kind kind, std::ostream* out) { *out << Name(kind); }
-INSTANTIATE_TEST_SUITE_P(Transports, Contract, testing::Values(Kind::kMemory, Kind::kTcp, Kind::kUnix),
+INSTANTIATE_TEST_SUITE_P(Transports, Contract,
+                         testing::Values(Kind::kMemory, Kind::kTcp, Kind::kUnix, Kind::kShared),
                          [](const auto& info) { return Name(info.param); });
 
 TEST_P(Contract, MessagesOfAllSizesComeBackWhole) {
@@ -135,7 +141,7 @@ TEST_P(Contract, WithoutServerTheStreamIsClosedAtTheFirstDeadline) {
     EXPECT_TRUE(why.starts_with(address + ": ")) << why;
     EXPECT_EQ(stream->Receive(In(10s)), nullptr);
   }
-  const std::string cause = GetParam() == Kind::kUnix ? "no such file or directory" : "connection refused";
+  const std::string cause = IsFile() ? "no such file or directory" : "connection refused";
   EXPECT_TRUE(why.ends_with(": " + cause)) << why;
 }
 

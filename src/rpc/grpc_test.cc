@@ -1,16 +1,15 @@
 // What only a real network has: peers that vanish, strangers, stale sockets, certificates.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <cstring>
 #include <fstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/rpc/test_child.h"
 #include "trireme/rpc/test_util.h"
 
 namespace trireme {
@@ -85,30 +84,6 @@ class RawClient {
 };
 
 // ----------------------------------------------------------------------------------- peers that vanish
-
-// Another process, see rpc_peer.cc.
-class Child {
- public:
-  Child(const char* role, const std::string& address) : pid_(fork()) {
-    if (pid_ != 0) return;
-    execl(TRIREME_RPC_PEER, "rpc_peer", role, address.c_str(), nullptr);
-    _exit(127);
-  }
-  ~Child() { Kill(); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  void Signal(int signal) { kill(pid_, signal); }
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-
- private:
-  pid_t pid_;
-};
 
 TEST_F(GrpcTest, AServerThatIsKilledEndsTheStreamAndItsSuccessorIsFound) {
   const std::string address = "unix:" + folder.path() + "/socket";

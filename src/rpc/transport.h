@@ -1,7 +1,8 @@
 // Messages between workers and servers: long-lived two-way streams of byte messages.
 //
 // What carries them is behind this interface, so that the logic of servers and stores needs no network
-// library to compile or to be tested; the real one is gRPC (rpc/grpc, a library of its own, see LoadGrpc()).
+// library to compile or to be tested: gRPC between hosts (rpc/grpc, a library of its own, see LoadGrpc()), memory that processes of
+// one host share (rpc/shared_memory), or nothing, in tests (memory_transport.h).
 //
 // A client opens a Stream to a server and uses it from one thread. A server runs one event loop on one thread
 // and calls its Handler from there; nothing in a handler needs a lock. Messages of one stream arrive in
@@ -112,7 +113,7 @@ class ServerTransport {
 class Transport {
  public:
   virtual ~Transport() = default;
-  // `address`: "host:port" or "unix:/path". Does not wait for the server: a stream that cannot connect until
+  // `address`: "host:port" or "unix:/path"; for shared memory "shm:/path". Does not wait for the server: a stream that cannot connect until
   // the first deadline is closed then.
   // Throws Error when the address or the keys make no sense.
   virtual std::unique_ptr<Stream> Connect(const std::string& address, const Security& security,
@@ -124,11 +125,15 @@ class Transport {
 
 // Whether nobody but this machine can reach an address that a server listens at.
 inline bool OnThisMachineOnly(const std::string& address) {
-  return address.starts_with("unix:") || address.starts_with("127.") || address.starts_with("localhost:") ||
-         address.starts_with("[::1]:");
+  return address.starts_with("unix:") || address.starts_with("shm:") || address.starts_with("127.") ||
+         address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
 
 // The gRPC transport. Loads its library at the first call; throws Error when this build has none.
 Transport& LoadGrpc();
+// The one of memory that processes of this host share. They meet at a Unix socket, and need no library.
+Transport& SharedMemoryStreams();
+// The one that an address of a user is for: "shm:/path", or else gRPC.
+Transport& TransportFor(const std::string& address);
 
 }  // namespace trireme

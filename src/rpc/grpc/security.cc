@@ -1,14 +1,11 @@
 #include "trireme/rpc/grpc/security.h"
 
-#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <algorithm>
-
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
+#include "trireme/rpc/token.h"
 
 namespace trireme {
 namespace {
@@ -47,12 +44,6 @@ Certificate ReadCertificate(const std::string& pem, const char* whose) {
     Fail("the {} has expired on {}: get a new one", whose, TimeText(X509_get0_notAfter(certificate.get())));
   }
   return certificate;
-}
-
-void CheckToken(const std::string& token) {
-  const bool usable = std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (!usable) Fail("a token may have letters, digits and signs of ASCII only, without spaces");
-  if (token.size() > 1024) Fail("a token may have at most 1024 characters; this one has {}", token.size());
 }
 
 // gRPC itself would only say that something is wrong, and late.
@@ -106,12 +97,6 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const Security& secur
   options.pem_root_certs = security.authority;
   options.pem_key_cert_pairs.push_back({security.private_key, security.certificate});
   return grpc::SslServerCredentials(options);
-}
-
-bool SameSecret(const std::string& a, const std::string& b) {
-  // Digests have one length, whatever was sent.
-  const std::string x = Sha256Hex(a), y = Sha256Hex(b);
-  return CRYPTO_memcmp(x.data(), y.data(), x.size()) == 0;
 }
 
 }  // namespace trireme

@@ -18,7 +18,4 @@ inline constexpr char kTokenKey[] = "authorization";
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const Security& security);
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const Security& security);
 
-// Whether `a` and `b` are the same, in a time that tells nothing about how much of them is.
-bool SameSecret(const std::string& a, const std::string& b);
-
 }  // namespace trireme

@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "trireme/rpc/grpc/acceptor.h"
+#include "trireme/rpc/acceptor.h"
 #include "trireme/rpc/grpc/bytes.h"
 #include "trireme/rpc/transport.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/address.h"
 #include "trireme/rpc/grpc/security.h"
 #include "trireme/rpc/grpc/settings.h"
 #include "trireme/rpc/grpc/why.h"

@@ -1,5 +1,7 @@
-// Addresses as users write them: "host:port" or "unix:/path".
+// Addresses as users write them: "host:port" or "unix:/path" for gRPC, "shm:/path" for shared memory.
 #pragma once
+
+#include <sys/un.h>
 
 #include <string>
 #include <utility>
@@ -7,8 +9,15 @@
 
 namespace trireme {
 
-// Throws Error unless `address` has one of the two forms.
+// Throws Error unless `address` has one of the two forms of gRPC.
 void CheckAddress(const std::string& address);
+// The same for the one of shared memory, whose processes meet at a Unix socket. Returns its path.
+std::string CheckSharedMemoryAddress(const std::string& address);
+
+// A system's word for it, as it stands behind a colon.
+std::string ErrnoText(int error);
+// Of a socket. Requires that its path is not too long.
+sockaddr_un UnixName(const std::string& path);
 
 // A descriptor that is closed at the end.
 class Descriptor {
@@ -27,7 +36,7 @@ class Descriptor {
   int fd_;
 };
 
-// Sockets that listen at `address` and do not block: one, or one for each of the addresses of a name. A port
+// Sockets that listen at `address`, which has been checked, and do not block: one, or one for each of the addresses of a name. A port
 // of 0 in it is replaced by the one that was chosen. A Unix socket that nobody listens on any more makes way.
 // Throws Error: "cannot listen on ...".
 std::vector<Descriptor> ListenAt(std::string& address);

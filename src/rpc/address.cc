@@ -1,4 +1,4 @@
-#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/address.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -20,12 +20,21 @@
 namespace trireme {
 namespace {
 
-constexpr char kUnix[] = "unix:";
-
-// The path of a Unix address.
+// The path of an address that is a Unix socket.
 std::optional<std::string> SocketPath(const std::string& address) {
-  if (!address.starts_with(kUnix)) return std::nullopt;
-  return address.substr(sizeof(kUnix) - 1);
+  for (const std::string_view scheme : {"unix:", "shm:"}) {
+    if (address.starts_with(scheme)) return address.substr(scheme.size());
+  }
+  return std::nullopt;
+}
+
+void CheckPath(const std::string& address, const std::string& path, const char* form) {
+  constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.empty()) Fail("'{}' names no file; write {}", address, form);
+  if (path.size() > kLongest) {
+    Fail("the path in '{}' is longer than the {} bytes a Unix socket may have; choose a shorter one", address,
+         kLongest);
+  }
 }
 
 // "[::1]:80" -> "::1", "80".
@@ -35,19 +44,6 @@ std::pair<std::string, std::string> HostAndPort(const std::string& address) {
   std::string host = address.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {host, address.substr(colon + 1)};
-}
-
-std::string ErrnoText(int error) {
-  std::string text = std::strerror(error);
-  if (!text.empty()) text[0] = static_cast<char>(std::tolower(text[0]));
-  return text;
-}
-
-sockaddr_un UnixName(const std::string& path) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::copy(path.begin(), path.end(), name.sun_path);
-  return name;
 }
 
 // Makes way for a socket: removes one that nobody listens on any more.
@@ -128,16 +124,21 @@ std::vector<Descriptor> ListenAtName(std::string& address) {
 
 }  // namespace
 
+std::string ErrnoText(int error) {
+  std::string text = std::strerror(error);
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(text[0]));
+  return text;
+}
+
+sockaddr_un UnixName(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), name.sun_path);
+  return name;
+}
+
 void CheckAddress(const std::string& address) {
-  if (const std::optional<std::string> path = SocketPath(address)) {
-    constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
-    if (path->empty()) Fail("'{}' names no file; write unix:/path", address);
-    if (path->size() > kLongest) {
-      Fail("the path in '{}' is longer than the {} bytes a Unix socket may have; choose a shorter one",
-           address, kLongest);
-    }
-    return;
-  }
+  if (address.starts_with("unix:")) return CheckPath(address, *SocketPath(address), "unix:/path");
   const auto [host, port] = HostAndPort(address);
   const bool digits = !port.empty() && port.size() <= 5 &&
                       std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c); });
@@ -146,12 +147,18 @@ void CheckAddress(const std::string& address) {
   }
 }
 
+std::string CheckSharedMemoryAddress(const std::string& address) {
+  if (!address.starts_with("shm:")) Fail("'{}' is no address of shared memory; write shm:/path", address);
+  std::string path = *SocketPath(address);
+  CheckPath(address, path, "shm:/path");
+  return path;
+}
+
 Descriptor::~Descriptor() {
   if (fd_ >= 0) close(fd_);
 }
 
 std::vector<Descriptor> ListenAt(std::string& address) {
-  CheckAddress(address);
   const std::optional<std::string> path = SocketPath(address);
   if (!path) return ListenAtName(address);
   RemoveStaleSocket(address, *path);

@@ -1,4 +1,4 @@
-#include "trireme/rpc/grpc/acceptor.h"
+#include "trireme/rpc/acceptor.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// Listens, and hands connections over to gRPC when they begin to talk.
+// Listens, and hands connections over when they begin to talk: for gRPC, and for shared memory.
 //
 // gRPC's own listener never accepts again once it found no descriptor for a connection. This one
 // - keeps some descriptors free for files: a connection for which there is none above that is closed, unless one
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/rpc/grpc/address.h"
+#include "trireme/rpc/address.h"
 #include "trireme/rpc/transport.h"
 
 namespace trireme {
