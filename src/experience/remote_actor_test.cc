@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "trireme/base/scratch_folder.h"
 #include "trireme/base/system.h"
 #include "trireme/experience/actor_service.h"
 #include "trireme/experience/conformance.h"
@@ -34,13 +35,16 @@ TrajectoryShape Shape() {
   return {env, 4, 2};
 }
 
-// A learner with a service, and actors of it.
+// A learner with a service, and actors of it, over memory of this process or of another transport.
 class Remote final : public TestedChannel {
  public:
-  explicit Remote(std::size_t capacity)
-      : channel_(capacity),
+  explicit Remote(std::size_t capacity, Transport* transport = nullptr,
+                  const std::string& address = "learner")
+      : over_(transport == nullptr ? transport_ : *transport),
+        address_(address),
+        channel_(capacity),
         learner_(channel_.MakeLearnerEnd()),
-        service_(transport_.Listen("learner", {}),
+        service_(over_.Listen(address, {}),
                  {.version = "1",
                   .settings = "settings",
                   .looks = "looks",
@@ -70,15 +74,15 @@ class Remote final : public TestedChannel {
   }
   int on_the_way() const override { return static_cast<int>(kWindow); }
 
-  LearnerPlace Place() {
-    return {.transport = &transport_, .address = "learner", .version = "1", .wait_s = 0.1};
-  }
+  LearnerPlace Place() { return {.transport = &over_, .address = address_, .version = "1", .wait_s = 0.1}; }
   std::string said() {
     const std::lock_guard lock(mutex_);
     return said_;
   }
 
   MemoryTransport transport_;
+  Transport& over_;
+  const std::string address_;
   MemoryChannel channel_;
   std::unique_ptr<LearnerEnd> learner_;
   std::mutex mutex_;  // guards said_
@@ -86,14 +90,31 @@ class Remote final : public TestedChannel {
   ActorService service_;
 };
 
-std::unique_ptr<TestedChannel> Make(std::size_t capacity) { return std::make_unique<Remote>(capacity); }
+enum class Over { kMemory, kShared };
+void PrintTo(Over over, std::ostream* out) { *out << (over == Over::kMemory ? "memory" : "shared memory"); }
 
-TEST(RemoteActor, OrderIsKept) { ExpectOrderIsKept(Make); }
-TEST(RemoteActor, EachOnce) { ExpectEachOnce(Make); }
-TEST(RemoteActor, ItIsBounded) { ExpectItIsBounded(Make); }
-TEST(RemoteActor, TheNewestPolicy) { ExpectTheNewestPolicy(Make); }
-TEST(RemoteActor, TheEndReachesWhoWaitsForAPolicy) { ExpectTheEndReachesWhoWaitsForAPolicy(Make); }
-TEST(RemoteActor, TheEndReachesEveryone) { ExpectTheEndReachesEveryone(Make); }
+class RemoteActors : public testing::TestWithParam<Over> {
+ protected:
+  MakeTestedChannel Make() const {
+    return [this](std::size_t capacity) -> std::unique_ptr<TestedChannel> {
+      if (GetParam() == Over::kMemory) return std::make_unique<Remote>(capacity);
+      return std::make_unique<Remote>(capacity, &SharedMemoryStreams(),
+                                      "shm:" + (folder_.path() / "learner").string());
+    };
+  }
+
+ private:
+  ScratchFolder folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Channels, RemoteActors, testing::Values(Over::kMemory, Over::kShared),
+                         [](const auto& info) { return info.param == Over::kMemory ? "Memory" : "Shared"; });
+
+TEST_P(RemoteActors, OrderIsKept) { ExpectOrderIsKept(Make()); }
+TEST_P(RemoteActors, EachOnce) { ExpectEachOnce(Make()); }
+TEST_P(RemoteActors, ItIsBounded) { ExpectItIsBounded(Make()); }
+TEST_P(RemoteActors, TheNewestPolicy) { ExpectTheNewestPolicy(Make()); }
+TEST_P(RemoteActors, TheEndReachesWhoWaitsForAPolicy) { ExpectTheEndReachesWhoWaitsForAPolicy(Make()); }
+TEST_P(RemoteActors, TheEndReachesEveryone) { ExpectTheEndReachesEveryone(Make()); }
 
 // The learner is told who they are, and each is somebody else, also one that has come back.
 TEST(RemoteActor, NobodyHasTheRandomStreamsOfAnother) {
