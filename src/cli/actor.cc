@@ -41,7 +41,7 @@ int RunActor(const ActorFlags& flags) {
   if (flags.actors) fields.Set("actors", *flags.actors, "--actors");
   if (flags.wait) fields.Set("wait", *flags.wait, "--wait");
   const std::atomic<bool>& stop = StopOnSignals();
-  const ActorOptions options{.learner = {.transport = &LoadGrpc(),
+  const ActorOptions options{.learner = {.transport = &TransportFor(flags.learner),
                                          .address = flags.learner,
                                          .security = flags.security.Read(),
                                          .version = Version(),
@@ -64,7 +64,8 @@ Command AddActorCommand(CommandLine& program) {
   CommandLine& command =
       program.AddCommand("actor", "Collect experience for a learner in another process (train --listen) or a replay server");
   auto flags = std::make_shared<ActorFlags>();
-  command.Option("--learner", flags->learner, "host:port, or unix:/path, where the learner or a replay server listens");
+  command.Option("--learner", flags->learner,
+                 "where the learner, or a replay server, listens: host:port, or shm:/path or unix:/path on this host");
   command.Option("--actors", flags->actors, "threads that collect (one for each processor)");
   command.Option("--wait", flags->wait, "seconds to wait for a learner that does not answer (60)");
   flags->security.AddTo(command, "who signs the learner");

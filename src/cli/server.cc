@@ -25,7 +25,8 @@ int RunServer(const ServerFlags& flags) {
     Fail("{} needs a folder to write to: add --dir", flags.durable ? "--durable" : "--audit");
   }
   const std::atomic<bool>& stop = StopOnSignals();
-  const std::unique_ptr<ServerTransport> transport = LoadGrpc().Listen(flags.listen, flags.security.Read());
+  const std::unique_ptr<ServerTransport> transport =
+      TransportFor(flags.listen).Listen(flags.listen, flags.security.Read());
   const auto say = [&](const std::string& text) {
     if (!flags.quiet) fmt::print(stderr, "{}\n", text);
   };
@@ -50,7 +51,7 @@ Command AddServerCommand(CommandLine& program) {
   CommandLine& command =
       program.AddCommand("server", "Hold parameters for workers in other processes (train --store server)");
   auto flags = std::make_shared<ServerFlags>();
-  command.Option("--listen", flags->listen, "host:port, or unix:/path");
+  command.Option("--listen", flags->listen, "host:port, or unix:/path or shm:/path for this host");
   command.Option("--dir", flags->dir, "folder from which the server recovers after a crash");
   command.Flag("--durable", flags->durable, "wait for the disk: survives the loss of power too");
   command.Flag("--audit", flags->audit, "list every update in the folder");

@@ -280,9 +280,9 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--actors", flags->actors,
       "impala, appo, apex: threads that only collect, for workers that then only learn (0: workers do both)");
-  command.Option(
-      "--listen", flags->listen,
-      "impala, appo, apex: host:port where actors of other processes may join (trireme actor --learner)");
+  command.Option("--listen", flags->listen,
+                 "impala, appo, apex: host:port, or shm:/path for this host, where actors of other processes may "
+                 "join (trireme actor --learner)");
   command.Option("--replay", flags->replay,
                  "apex: host:port,host:port of replay servers (trireme replay) that remember what actors collect");
   command.Option("--store", flags->store, StoresHelp());
@@ -301,7 +301,7 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
                  "what is given by other flags stays. It may take a lossy codec, or workers on their own, "
                  "for more than 10 % of speed, and says so");
   command.Option("--servers", flags->servers,
-                 "store server: how many to start here, or where they are: host:port,unix:/path");
+                 "store server: how many to start here, or where they are: host:port,unix:/path,shm:/path");
   command.Flag("--sync", flags->sync, "store server: workers in step");
   command.Flag("--async", flags->async, "store server: every worker on its own");
   command.Option("--ssp", flags->ssp, "store server: nobody more than this many pushes ahead of the slowest");

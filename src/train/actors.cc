@@ -44,7 +44,7 @@ void Actors::Listen() {
         longest, Limits().message);
   }
   service_ =
-      std::make_unique<ActorService>(LoadGrpc().Listen(run.listen, options.security),
+      std::make_unique<ActorService>(TransportFor(run.listen).Listen(run.listen, options.security),
                                      ActorDesk::Terms{.version = options.version,
                                                       .settings = context_.settings.fields.ToToml(),
                                                       .looks = LooksOf(context_.settings, context_.network),

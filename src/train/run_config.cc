@@ -98,10 +98,10 @@ void RunConfig::Fields(ConfigFields& field) {
       "threads that only collect, in each process, for workers that then only learn; 0: workers collect for "
       "themselves",
       Between(0, 256));
-  field(
-      "listen", listen,
-      "host:port where actors of other processes may join (trireme actor --learner); each process of the run "
-      "has its own; empty: nowhere");
+  field("listen", listen,
+        "host:port, or shm:/path for this host, where actors of other processes may join (trireme actor "
+        "--learner); each process of the run "
+        "has its own; empty: nowhere");
   field("replay_servers", replay_servers,
         "where what actors collect is remembered: host:port,host:port of `trireme replay`; actors join there. Empty: "
         "workers remember");

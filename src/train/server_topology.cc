@@ -56,11 +56,10 @@ class Servers {
   Servers(const RunContext& context, const std::function<bool()>& stopped) {
     const ServerConfig& config = context.settings.run.server;
     const TrainOptions& options = context.options;
-    Transport& transport = LoadGrpc();
     if (const int count = config.local(); count > 0) Start(count, context);
     for (const std::string& address : local_ ? local_->addresses() : config.List()) {
       places_.push_back(
-          {&transport, address, local_ ? Security() : options.security, config.wait_s, stopped});
+          {&TransportFor(address), address, local_ ? Security() : options.security, config.wait_s, stopped});
     }
     if (options.audit && context.folder == nullptr)
       Fail("audit lists pushes in the folder of a run, and this one has none");
