@@ -161,20 +161,13 @@ bool SharedMemoryStream::WaitForSocket(Deadline deadline) {
 
 void SharedMemoryStream::ReadSocket() {
   std::array<char, 256> bytes;
-  for (;;) {
-    const ssize_t got = recv(socket_.get(), bytes.data(), bytes.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) {
-      lost_ = true;
-      return;
-    }
-    for (ssize_t i = 0; i < got; ++i) {
-      if (kind_ != kNone) {
-        if (text_.size() < kLongestReason) text_ += bytes[i];
-      } else {
-        kind_ = bytes[i];  // a call to wake up is none
-      }
+  const ssize_t got = recv(socket_.get(), bytes.data(), bytes.size(), 0);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) lost_ = true;
+  for (ssize_t i = 0; i < got; ++i) {
+    if (kind_ != kNone) {
+      if (text_.size() < kLongestReason) text_ += bytes[i];
+    } else {
+      kind_ = bytes[i];  // a call to wake up is none
     }
   }
 }
