@@ -258,6 +258,7 @@ class RawClient {
   }
   SegmentHead& head() const { return segment_.head(); }
   std::byte* bytes() const { return segment_.to_server(); }
+  void Leave() { socket_ = Descriptor(); }
   // What the server says until it closes the stream, which it has to.
   std::string End() {
     std::string said;
@@ -344,6 +345,27 @@ TEST_F(SharedMemoryTest, AClientThatWritesAnythingHurtsNobodyElse) {
     ASSERT_EQ(ReadAll(*answer), Pattern(1000, 1));
   }
   EXPECT_TRUE(Eventually([&] { return server.closed() == 200; }));
+}
+
+// Nobody lives on by its memory alone: of what is written after the end of the socket nothing is read.
+TEST_F(SharedMemoryTest, AClientThatLeavesAndGoesOnWritingIsGone) {
+  EchoServer server(SharedMemoryStreams(), Address());
+  RawClient client(Address());
+  client.Join();
+  std::atomic<bool> ended = false;
+  std::thread writer([&] {  // messages without a byte, as many as the server can take
+    RingState& ring = client.head().to_server;
+    while (!ended) ring.written = (ring.read + kRingBytes) & ~std::uint64_t{7};
+  });
+  EXPECT_TRUE(Eventually([&] {
+    client.Say(std::string(1, kWake));
+    return server.messages() > 1000;
+  }));
+  EXPECT_EQ(server.closed(), 0);
+  client.Leave();
+  EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
+  ended = true;
+  writer.join();
 }
 
 TEST_F(SharedMemoryTest, StrangersAreDisconnectedAndOthersAreServed) {

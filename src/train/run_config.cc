@@ -100,8 +100,7 @@ void RunConfig::Fields(ConfigFields& field) {
       Between(0, 256));
   field("listen", listen,
         "host:port, or shm:/path for this host, where actors of other processes may join (trireme actor "
-        "--learner); each process of the run "
-        "has its own; empty: nowhere");
+        "--learner); each process of the run has its own; empty: nowhere");
   field("replay_servers", replay_servers,
         "where what actors collect is remembered: host:port,host:port of `trireme replay`; actors join there. Empty: "
         "workers remember");

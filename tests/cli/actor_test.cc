@@ -17,7 +17,7 @@ class ActorTest : public CliTest {
     if (!HavePlugin("libtrireme_grpc.so")) GTEST_SKIP() << "built without gRPC";
   }
 
-  std::string Address() const { return "unix:" + Path("learner.sock"); }
+  virtual std::string Address() const { return "unix:" + Path("learner.sock"); }
   // Updates of 8 trajectories of 16 steps of 2 environments, two to an iteration.
   Args Learner(const std::string& algo, const Args& more = {}) const {
     return Set(Args{"train", "--env", "CartPole-v1", "--algo", algo, "--listen", Address(), "--json", "--out",
@@ -170,6 +170,80 @@ TEST_F(ActorTest, MistakesAreRefused) {
   EXPECT_EQ(taken.code, 2);
   EXPECT_NE(taken.err.find("learner.sock"), std::string::npos) << taken.err;
   EXPECT_FALSE(std::filesystem::exists(Path("second")));
+  learner.Signal(SIGTERM);
+  EXPECT_EQ(learner.Wait().code, 128 + SIGTERM);
+}
+
+// Through shared memory, for which no library is loaded.
+class SharedMemoryActorTest : public ActorTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    setenv("TRIREME_PLUGINS", Path("nothing").c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("TRIREME_PLUGINS", TRIREME_PLUGIN_FOLDER, 1);
+    CliTest::TearDown();
+  }
+  std::string Address() const override { return "shm:" + Path("learner.sock"); }
+};
+
+TEST_F(SharedMemoryActorTest, ActorsAreKilledAndTheRunReachesItsEnd) {
+  constexpr int kKilled = 6;
+  Process learner(kBinary, Learner("impala", {"--steps", "2000000", "--set", "eval_every=0"}));
+  for (int i = 0; i < kKilled; ++i) {
+    const auto actor = StartActor({}, "2");
+    const std::size_t lines = MetricLines("run");
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > lines + 2; })) << learner.Err();
+    actor->Signal(SIGKILL);
+    actor->Wait();
+  }
+  const auto last = StartActor({}, "2");
+  const Json result = ResultOf(learner.Wait());
+  EXPECT_GE(result["steps"], 2000000);
+  const auto lag = result["policy_lag_histogram"].get<std::vector<int>>();
+  EXPECT_EQ(std::accumulate(lag.begin(), lag.end(), 0) * 16 * 2, result["steps"]) << "each counts once";
+  ExpectEnds(*last, 0, "the run is over");
+  EXPECT_FALSE(std::filesystem::exists(Path("learner.sock")));
+}
+
+TEST_F(SharedMemoryActorTest, ALearnerThatWasKilledComesBackAtTheSamePlace) {
+  const auto actor = StartActor();
+  {
+    Process learner(kBinary, Learner("impala", {"--steps", "30000000", "--set", "checkpoint_every_s=0"}));
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 20; })) << learner.Err();
+    learner.Signal(SIGKILL);
+    learner.Wait();
+  }
+  ASSERT_TRUE(std::filesystem::exists(Path("learner.sock")));
+  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "300000", "--json"}));
+  EXPECT_GE(result["steps"], 300000);
+  ExpectEnds(*actor, 0, "the run is over");
+}
+
+TEST_F(SharedMemoryActorTest, MistakesAreRefused) {
+  WriteText(Path("secret"), "a\n");
+  WriteText(Path("other"), "b\n");
+  ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--wait", "0"}),
+                {"no learner has answered at shm:"});
+  ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--tls-ca", Path("secret")}),
+                {"certificates", "shm:"});
+  ExpectRefused(RunTrireme(Set(Learner("impala"), {"listen=shm:"})), {"shm:/path"});
+  ExpectRefused(RunTrireme(Set(Learner("impala"), {"listen=shm:/no/such/folder/socket"})),
+                {"cannot listen on shm:/no/such/folder/socket"});
+  EXPECT_FALSE(std::filesystem::exists(Path("run")));
+  Process learner(kBinary, Learner("impala", {"--token-file", Path("secret")}));
+  ASSERT_TRUE(learner.RunsUntil([&] { return std::filesystem::exists(Path("learner.sock")); }))
+      << learner.Err();
+  for (const Args& token : {Args{}, Args{"--token-file", Path("other")}}) {
+    const auto actor = StartActor(token);
+    ExpectEnds(*actor, 2, "--token-file");
+  }
+  const auto actor = StartActor({"--token-file", Path("secret")});
+  ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 0; })) << learner.Err();
+  Args second = Learner("impala");
+  *std::ranges::find(second, Path("run")) = Path("second");
+  ExpectRefused(RunTrireme(second), {"learner.sock", "another server"});
   learner.Signal(SIGTERM);
   EXPECT_EQ(learner.Wait().code, 128 + SIGTERM);
 }
