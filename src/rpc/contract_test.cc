@@ -211,6 +211,21 @@ TEST_P(Contract, SendingToAServerThatClosedFailsWithItsReason) {
   EXPECT_EQ(stream->why(), "enough");
 }
 
+TEST_P(Contract, AfterCloseNoMessageOfThePeerIsHandled) {
+  std::atomic<bool> sent = false;
+  TestServer server(transport(), AnyAddress(), [&](ServerTransport& transport, PeerId peer, Incoming&) {
+    while (!sent) std::this_thread::yield();
+    transport.Close(peer, "enough");
+  });
+  const auto stream = transport().Connect(server.address(), {});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(stream->Send(Message(Pattern(10, i)), In(10s)));
+  sent = true;
+  EXPECT_EQ(stream->Receive(In(10s)), nullptr);
+  EXPECT_EQ(stream->why(), "enough");
+  EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
+  EXPECT_EQ(server.messages(), 1);
+}
+
 TEST_P(Contract, TheServerNoticesAClientThatLeavesAfterItsLastMessage) {
   std::atomic<std::size_t> received = 0;
   TestServer server(transport(), AnyAddress(),

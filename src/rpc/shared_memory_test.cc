@@ -108,6 +108,18 @@ TEST_F(Ring, CountsThatCannotBeAreRefused) {
   EXPECT_THROW(writer.Sleep(1), Error);
 }
 
+TEST_F(Ring, AfterTheEndOnlyWhatWasThereIsRead) {
+  MessageWriter to(writer);
+  MessageReader from(reader);
+  to.Begin(Message(Pattern(10, 1)));
+  to.Advance();
+  from.Freeze();
+  to.Begin(Message(Pattern(10, 2)));
+  to.Advance();
+  EXPECT_TRUE(from.Next(SIZE_MAX));
+  EXPECT_FALSE(from.Next(SIZE_MAX));
+}
+
 TEST_F(Ring, TheLengthOfASegmentIsSealed) {
   EXPECT_NE(ftruncate(fd.get(), 4096), 0);
   EXPECT_NE(ftruncate(fd.get(), 2 * Segment::kBytes), 0);
@@ -168,6 +180,40 @@ TEST_F(SharedMemoryTest, NobodySleepsWhileSomethingIsThere) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// The end is in the memory, too: nobody has to look at the socket for it, or to fill the ring first.
+TEST_F(SharedMemoryTest, TheFirstMessageAfterTheEndFails) {
+  TestServer server(SharedMemoryStreams(), Address(), [](ServerTransport& transport, PeerId peer, Incoming&) {
+    transport.Close(peer, "enough");
+  });
+  const auto stream = SharedMemoryStreams().Connect(Address(), {});
+  ASSERT_TRUE(stream->Send(Message(Pattern(10, 1)), In(20s)));
+  ASSERT_TRUE(Eventually([&] { return server.closed() == 1; }));
+  EXPECT_FALSE(stream->Send(Message(Pattern(10, 1)), In(20s)));
+  EXPECT_EQ(stream->why(), "enough");
+}
+
+// It is given a moment, which may be too short on a busy machine: not always.
+TEST_F(SharedMemoryTest, AMessageLongerThanTheRingLeavesWithItsStream) {
+  std::atomic<bool> sent = false;
+  std::atomic<int> received = 0;
+  TestServer server(SharedMemoryStreams(), Address(), [&](ServerTransport&, PeerId, Incoming& message) {
+    while (!sent) std::this_thread::yield();  // so that the long one cannot have left before
+    received += message.size() > 0;
+  });
+  EXPECT_TRUE(Eventually([&] {
+    const int closed = server.closed();
+    sent = false;
+    {
+      const auto stream = SharedMemoryStreams().Connect(Address(), {});
+      EXPECT_TRUE(stream->Send(Message({}), In(20s)));
+      EXPECT_TRUE(stream->Send(Message(Pattern(2 * kRingBytes, 1)), In(20s)));
+      sent = true;
+    }
+    EXPECT_TRUE(Eventually([&] { return server.closed() == closed + 1; }));
+    return received > 0;
+  }));
 }
 
 TEST_F(SharedMemoryTest, AServerThatIsKilledEndsTheStreamAndItsSuccessorIsFound) {
@@ -349,23 +395,19 @@ TEST_F(SharedMemoryTest, AClientThatWritesAnythingHurtsNobodyElse) {
 
 // Nobody lives on by its memory alone: of what is written after the end of the socket nothing is read.
 TEST_F(SharedMemoryTest, AClientThatLeavesAndGoesOnWritingIsGone) {
-  EchoServer server(SharedMemoryStreams(), Address());
+  std::atomic<RingState*> ring = nullptr;
+  // Whenever a message is read there is another one, without a byte.
+  TestServer server(SharedMemoryStreams(), Address(),
+                    [&](ServerTransport&, PeerId, Incoming&) { ring.load()->written += 8; });
   RawClient client(Address());
   client.Join();
-  std::atomic<bool> ended = false;
-  std::thread writer([&] {  // messages without a byte, as many as the server can take
-    RingState& ring = client.head().to_server;
-    while (!ended) ring.written = (ring.read + kRingBytes) & ~std::uint64_t{7};
-  });
-  EXPECT_TRUE(Eventually([&] {
-    client.Say(std::string(1, kWake));
-    return server.messages() > 1000;
-  }));
+  ring = &client.head().to_server;
+  client.head().to_server.written = 8;
+  client.Say(std::string(1, kWake));
+  EXPECT_TRUE(Eventually([&] { return server.messages() > 1000; }));
   EXPECT_EQ(server.closed(), 0);
   client.Leave();
   EXPECT_TRUE(Eventually([&] { return server.closed() == 1; }));
-  ended = true;
-  writer.join();
 }
 
 TEST_F(SharedMemoryTest, StrangersAreDisconnectedAndOthersAreServed) {
