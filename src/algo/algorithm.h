@@ -151,7 +151,8 @@ struct AlgorithmEntry {
   bool multi_discrete = false;
   bool masks = false;   // keeps to the actions that an environment allows
   bool actors = false;  // learns from what others have collected with older parameters
-  bool replays = false;  // draws from what replay servers remember of that (AlgorithmSettings::RemembersElsewhere)
+  bool replays =
+      false;  // draws from what replay servers remember of that (AlgorithmSettings::RemembersElsewhere)
   std::string metrics;  // names it adds to a MetricRow
   std::function<std::unique_ptr<AlgorithmSettings>()> make_settings;
 };

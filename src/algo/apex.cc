@@ -152,11 +152,11 @@ class ApexActing final : public Acting {
   RowLayout layout_;
   int pass_size_;
   std::unique_ptr<Tape> tape_;
-  std::vector<float> epsilons_;                    // [B]
-  std::vector<float> values_, taken_, cut_off_;    // [T + 1, B], [T, B], of what was cut off
-  std::vector<float> final_values_;                // [T, B], where an episode was cut off
-  std::vector<float> obs_, zeros_, ones_;          // scratch
-  std::vector<std::uint8_t> masks_;                // scratch
+  std::vector<float> epsilons_;                  // [B]
+  std::vector<float> values_, taken_, cut_off_;  // [T + 1, B], [T, B], of what was cut off
+  std::vector<float> final_values_;              // [T, B], where an episode was cut off
+  std::vector<float> obs_, zeros_, ones_;        // scratch
+  std::vector<std::uint8_t> masks_;              // scratch
 };
 
 void ApexActing::Values(const float* rows, int n, const float* actions, float* values, float* taken) {
@@ -248,8 +248,8 @@ class Apex final : public Algorithm {
   QHead head_;
   std::unique_ptr<Tape> tape_;
   ApexActing acting_;
-  std::optional<OwnRollouts> own_;               // without actors
-  std::optional<RememberedExperience> memory_;   // without replay servers
+  std::optional<OwnRollouts> own_;              // without actors
+  std::optional<RememberedExperience> memory_;  // without replay servers
   ReplaySource* replay_ = nullptr;
   std::vector<Shard> shards_;
   std::uint64_t collected_ = 0;  // environment steps, over all shards that move in step

@@ -18,9 +18,8 @@ namespace trireme {
 namespace {
 
 Assignments Small(const Assignments& extra = {}) {
-  Assignments all = {"envs=16",    "horizon=4",  "rounds=4",           "updates=2",
-                     "batch=32",   "replay=800", "learning_starts=64", "target_every=5",
-                     "hidden=[16]"};
+  Assignments all = {"envs=16",    "horizon=4",          "rounds=4",       "updates=2",  "batch=32",
+                     "replay=800", "learning_starts=64", "target_every=5", "hidden=[16]"};
   all.insert(all.end(), extra.begin(), extra.end());
   return all;
 }

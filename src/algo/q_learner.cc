@@ -11,8 +11,8 @@ void QConfig::TargetFields(ConfigFields& field) {
       .Tune(Search::TrueOrFalse());
   field("dueling", dueling, "learn the value of a state and the advantages of its actions apart")
       .Tune(Search::TrueOrFalse().Shapes());
-  field("target_tau", target_tau,
-        "how far the target network moves towards the network at a time; 1: a copy", Between(1e-9, 1))
+  field("target_tau", target_tau, "how far the target network moves towards the network at a time; 1: a copy",
+        Between(1e-9, 1))
       .Tune(Search::Log(0.01, 1));
   field("target_every", target_every, "gradient steps between two moves of the target network",
         Between(1, 1'000'000'000))

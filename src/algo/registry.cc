@@ -21,8 +21,8 @@ struct Registry {
 };
 
 Registry& TheRegistry() {
-  static Registry registry{.mutex = {},
-                           .table = {PpoEntry(), A2cEntry(), DqnEntry(), ImpalaEntry(), AppoEntry(), ApexEntry()}};
+  static Registry registry{
+      .mutex = {}, .table = {PpoEntry(), A2cEntry(), DqnEntry(), ImpalaEntry(), AppoEntry(), ApexEntry()}};
   return registry;
 }
 

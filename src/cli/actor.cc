@@ -34,7 +34,9 @@ struct Numbers {
 
 int RunActor(const ActorFlags& flags) {
   if (flags.learner.empty())
-    Fail("whom to collect for? Say --learner host:port, where `trireme train --listen`, or `trireme replay`, is");
+    Fail(
+        "whom to collect for? Say --learner host:port, where `trireme train --listen`, or `trireme replay`, "
+        "is");
   Numbers numbers;
   ConfigFields fields;
   numbers.Fields(fields);
@@ -61,11 +63,12 @@ int RunActor(const ActorFlags& flags) {
 }  // namespace
 
 Command AddActorCommand(CommandLine& program) {
-  CommandLine& command =
-      program.AddCommand("actor", "Collect experience for a learner in another process (train --listen) or a replay server");
+  CommandLine& command = program.AddCommand(
+      "actor", "Collect experience for a learner in another process (train --listen) or a replay server");
   auto flags = std::make_shared<ActorFlags>();
-  command.Option("--learner", flags->learner,
-                 "where the learner, or a replay server, listens: host:port, or shm:/path or unix:/path on this host");
+  command.Option(
+      "--learner", flags->learner,
+      "where the learner, or a replay server, listens: host:port, or shm:/path or unix:/path on this host");
   command.Option("--actors", flags->actors, "threads that collect (one for each processor)");
   command.Option("--wait", flags->wait, "seconds to wait for a learner that does not answer (60)");
   flags->security.AddTo(command, "who signs the learner");

@@ -86,7 +86,8 @@ PlanConfig ReadConfig(const PlanFlags& flags) {
 std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& way, int bound, int workers) {
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
-  if (run.has_actors()) Fail("plan knows workers that collect for themselves: leave out actors, listen and replay_servers");
+  if (run.has_actors())
+    Fail("plan knows workers that collect for themselves: leave out actors, listen and replay_servers");
   run.store = way.store;
   run.server.addresses = "1";
   run.server.pace = way.pace;

@@ -43,7 +43,8 @@ class Syncing {
           const auto every = std::chrono::duration<double>(every_s);
           while (!ended_.wait_for(lock, every, [this] { return end_; })) {
             lock.unlock();
-            if (!desk.Sync()) say("what is remembered cannot be written to the disk: a loss of power would lose it");
+            if (!desk.Sync())
+              say("what is remembered cannot be written to the disk: a loss of power would lose it");
             lock.lock();
           }
         }) {}
@@ -69,7 +70,8 @@ int RunReplay(const ReplayFlags& flags) {
   numbers.Fields(fields);
   if (flags.sync_every) fields.Set("sync_every", *flags.sync_every, "--sync-every");
   const std::atomic<bool>& stop = StopOnSignals();
-  const std::unique_ptr<ServerTransport> transport = LoadGrpc().Listen(flags.listen, flags.security.Read());
+  const std::unique_ptr<ServerTransport> transport =
+      TransportFor(flags.listen).Listen(flags.listen, flags.security.Read());
   const auto say = [&](const std::string& text) {
     if (!flags.quiet) fmt::print(stderr, "{}\n", text);
   };
@@ -94,14 +96,18 @@ Command AddReplayCommand(CommandLine& program) {
   CommandLine& command = program.AddCommand(
       "replay", "Remember what actors collect, for learners in other processes (train --replay)");
   auto flags = std::make_shared<ReplayFlags>();
-  command.Option("--listen", flags->listen, "host:port, or unix:/path, where learners and actors find it");
-  command.Option("--dir", flags->dir, "folder in which what was remembered is found again, however the server ended");
-  command.Option("--sync-every", flags->sync_every,
-                 "seconds between requests to the system to write to the disk, where a loss of power counts (10)");
+  command.Option("--listen", flags->listen,
+                 "host:port, or shm:/path or unix:/path on this host, where learners and actors find it");
+  command.Option("--dir", flags->dir,
+                 "folder in which what was remembered is found again, however the server ended");
+  command.Option(
+      "--sync-every", flags->sync_every,
+      "seconds between requests to the system to write to the disk, where a loss of power counts (10)");
   command.Flag("--quiet", flags->quiet, "say nothing but where it listens");
   flags->security.AddTo(command, "clients must be signed by this authority");
   command.Footer(
-      "The first learner says what is to be remembered; later ones must agree. Ends with the run (code 0), or at Ctrl-C.");
+      "The first learner says what is to be remembered; later ones must agree. Ends with the run (code 0), "
+      "or at Ctrl-C.");
   return [flags] { return RunReplay(*flags); };
 }
 

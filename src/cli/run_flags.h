@@ -18,8 +18,8 @@ namespace trireme {
 // As typed. What is absent leaves the setting to the config file, the preset or the default.
 struct RunFlags {
   std::string env, algo, config;
-  std::optional<std::string> workers, actors, listen, replay, store, steps, target, seed, device, precision, servers,
-      ssp, backup_workers, compress, local_steps, env_hosts, env_timeout, model_parallel;
+  std::optional<std::string> workers, actors, listen, replay, store, steps, target, seed, device, precision,
+      servers, ssp, backup_workers, compress, local_steps, env_hosts, env_timeout, model_parallel;
   bool sync = false, async = false;
   std::vector<std::string> assignments;  // of --set
   std::vector<std::string> env_args;     // of --env-arg

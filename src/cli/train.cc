@@ -280,11 +280,13 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--actors", flags->actors,
       "impala, appo, apex: threads that only collect, for workers that then only learn (0: workers do both)");
-  command.Option("--listen", flags->listen,
-                 "impala, appo, apex: host:port, or shm:/path for this host, where actors of other processes may "
-                 "join (trireme actor --learner)");
-  command.Option("--replay", flags->replay,
-                 "apex: host:port,host:port of replay servers (trireme replay) that remember what actors collect");
+  command.Option(
+      "--listen", flags->listen,
+      "impala, appo, apex: host:port, or shm:/path for this host, where actors of other processes may "
+      "join (trireme actor --learner)");
+  command.Option(
+      "--replay", flags->replay,
+      "apex: host:port,host:port of replay servers (trireme replay) that remember what actors collect");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

@@ -29,8 +29,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/experience/trajectory_sink.h"
 #include "trireme/experience/trajectory_message.h"
+#include "trireme/experience/trajectory_sink.h"
 #include "trireme/rpc/transport.h"
 
 namespace trireme {

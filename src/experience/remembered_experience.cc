@@ -27,7 +27,8 @@ void RememberedExperience::Begin(std::span<const float> params) {
 }
 
 const ReplayDraw& RememberedExperience::Draw(int shard, std::uint64_t number, double beta) {
-  RandomStream random(shards_.seed, Purpose::kReplay, static_cast<std::uint32_t>(shards_.first + shard), number);
+  RandomStream random(shards_.seed, Purpose::kReplay, static_cast<std::uint32_t>(shards_.first + shard),
+                      number);
   parts_[shard].Sample(random, beta, draw_);
   return draw_;
 }

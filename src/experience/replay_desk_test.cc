@@ -59,10 +59,13 @@ class Served {
  public:
   Served(MemoryTransport& transport, const std::string& name, const std::filesystem::path& folder = {})
       : server_(transport.Listen(name, {})),
-        desk_(*server_, {.version = "1", .folder = folder, .say = [this](const std::string& text) {
-                           const std::lock_guard lock(mutex_);
-                           said_ += text + "\n";
-                         }}),
+        desk_(*server_, {.version = "1",
+                         .folder = folder,
+                         .say =
+                             [this](const std::string& text) {
+                               const std::lock_guard lock(mutex_);
+                               said_ += text + "\n";
+                             }}),
         thread_([this] { server_->Run(desk_, [this] { return desk_.done() || killed_.load(); }); }) {}
   ~Served() {
     desk_.Leave();

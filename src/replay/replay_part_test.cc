@@ -56,8 +56,8 @@ std::map<std::pair<int, int>, Seen> AllOf(ReplayPart& part) {
   const TransitionBatch& t = draw.transitions;
   for (std::size_t i = 0; i < draw.size(); ++i) {
     seen[{static_cast<int>(t.obs[i * kObs]), static_cast<int>(t.obs[i * kObs + 1])}] = {
-        t.next_obs[i * kObs], t.next_obs[i * kObs + 1], t.actions[i], t.returns[i], t.discounts[i],
-        draw.weights[i]};
+        t.next_obs[i * kObs], t.next_obs[i * kObs + 1], t.actions[i],
+        t.returns[i],         t.discounts[i],           draw.weights[i]};
   }
   return seen;
 }

@@ -45,7 +45,8 @@ struct Trajectory {
   // Memory that one takes, as long as no episode is cut off.
   static std::uint64_t Bytes(const RowLayout& layout, std::size_t action_size, int steps, int envs) {
     const auto samples = static_cast<std::uint64_t>(steps) * envs;
-    return (samples + envs) * layout.width() * sizeof(float) + samples * ((action_size + 2) * sizeof(float) + 2);
+    return (samples + envs) * layout.width() * sizeof(float) +
+           samples * ((action_size + 2) * sizeof(float) + 2);
   }
 
   int samples() const { return steps * envs; }

@@ -68,7 +68,8 @@ void Actors::GiveUp(double waited_s) {
   }
   if (waited_s < kTellPatience) waits_.store(false);
   if (nobody && waited_s > kTellPatience && !waits_.exchange(true))
-    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
+    options.say(
+        fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
 }
 
 std::string Actors::WhereToJoin() const {
@@ -142,8 +143,7 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
   groups_[thread].reset();
   auto group = std::make_unique<Group>();
   group->replay = std::make_unique<RemoteReplay>(
-      RemoteReplay::Options{.transport = &LoadGrpc(),
-                            .servers = servers,
+      RemoteReplay::Options{.servers = servers,
                             .security = options.security,
                             .version = options.version,
                             .wait_s = run.server.wait_s,
@@ -169,7 +169,7 @@ void Actors::JoinServers() {
   const TrainOptions& options = context_.options;
   const int actors = context_.settings.run.actors, count = static_cast<int>(servers.size());
   for (int i = 0; i < std::min(count, actors); ++i) {
-    const ActorOptions actor{.learner = {.transport = &LoadGrpc(),
+    const ActorOptions actor{.learner = {.transport = &TransportFor(servers[i]),
                                          .address = servers[i],
                                          .security = options.security,
                                          .version = options.version,
@@ -181,7 +181,8 @@ void Actors::JoinServers() {
       try {
         RunActors(actor);
       } catch (const std::exception& error) {
-        if (!ending()) context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
+        if (!ending())
+          context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
       }
     });
   }

@@ -132,11 +132,16 @@ void ResolveActors(RunConfig& run) {
          names);
   }
   if (run.on_replay_servers()) {
-    if (!FindAlgorithm(run.algo).replays) Fail("{} remembers nothing that replay servers could: leave out replay_servers", run.algo);
+    if (!FindAlgorithm(run.algo).replays)
+      Fail("{} remembers nothing that replay servers could: leave out replay_servers", run.algo);
     if (!run.listen.empty())
       Fail("actors join the replay servers, not the learner: leave out listen = {}", run.listen);
-    if (!run.schedule.empty()) Fail("schedule is an order of actors and a learner of one process: leave out replay_servers");
-    if (run.queue > 0 || run.max_lag > 0) Fail("queue and max_lag are about trajectories that wait for a learner: leave them out with replay_servers");
+    if (!run.schedule.empty())
+      Fail("schedule is an order of actors and a learner of one process: leave out replay_servers");
+    if (run.queue > 0 || run.max_lag > 0)
+      Fail(
+          "queue and max_lag are about trajectories that wait for a learner: leave them out with "
+          "replay_servers");
     AddressList("replay_servers", run.replay_servers);
   }
   if (run.asynchronous()) {

@@ -102,7 +102,8 @@ void RunConfig::Fields(ConfigFields& field) {
         "host:port, or shm:/path for this host, where actors of other processes may join (trireme actor "
         "--learner); each process of the run has its own; empty: nowhere");
   field("replay_servers", replay_servers,
-        "where what actors collect is remembered: host:port,host:port of `trireme replay`; actors join there. Empty: "
+        "where what actors collect is remembered: host:port,host:port of `trireme replay`; actors join "
+        "there. Empty: "
         "workers remember");
   field("replay_slack", replay_slack,
         "replay servers: rounds of learning by which collecting may be ahead or behind", Between(0, 1e9));
@@ -238,10 +239,17 @@ bool HasAsynchronousPreset(const std::string& env, const std::string& algo) {
 }
 std::uint64_t RunSettings::ExperienceBytes() const {
   const std::uint64_t bytes = algorithm->ExperienceBytes(env().spec);
+  if (run.on_replay_servers()) {  // one draw that is learned from, and one that has come, for each shard
+    const auto what = algorithm->RemembersElsewhere(run.shards, 1);
+    return what ? 2 * run.shards *
+                      ReplayBuffer::Bytes(what->part, RowLayout(env().spec), env().spec.action.size())
+                : 0;
+  }
   if (run.has_actors()) {  // two in each actor of this process, and those that wait
     const std::uint64_t trajectories = 2 * run.actors + run.workers * run.QueueOfWorker();
     const auto [steps, envs] = algorithm->TrajectorySize(run.shards);
-    return bytes + trajectories * Trajectory::Bytes(RowLayout(env().spec), env().spec.action.size(), steps, envs);
+    return bytes +
+           trajectories * Trajectory::Bytes(RowLayout(env().spec), env().spec.action.size(), steps, envs);
   }
   return bytes * (run.asynchronous() ? run.workers : run.split().members);
 }

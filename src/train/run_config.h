@@ -61,9 +61,9 @@ struct RunConfig {
   std::string compress_params = "same";
   int local_steps = 0;
   std::string model_parallel = "none";
-  int workers = 0;          // of each process; 0: as many as the processors allow
-  int actors = 0;           // of each process
-  std::string listen = "";  // where actors of other processes may join; empty: nowhere
+  int workers = 0;                  // of each process; 0: as many as the processors allow
+  int actors = 0;                   // of each process
+  std::string listen = "";          // where actors of other processes may join; empty: nowhere
   std::string replay_servers = "";  // that remember what actors collect; empty: the workers do
   double replay_slack = 4;          // rounds
   int queue = 0;                    // 0: as many as one update takes
