@@ -35,6 +35,14 @@ TEST_F(ServerTest, InStepItHasTheBitsOfTheAllreduceStore) {
   }
 }
 
+TEST_F(ServerTest, ThroughSharedMemoryItHasTheSameBits) {
+  const std::string address = "shm:" + Path("part.sock");
+  Process server(kBinary, Args{"server", "--listen", address});
+  ASSERT_TRUE(server.RunsUntil([&] { return std::filesystem::exists(Path("part.sock")); }));
+  const std::string expected = Sha(SmallRun("threads") + Args{"--workers", "2"});
+  EXPECT_EQ(Sha(RunOn(address, "shared", {"--workers", "2"})), expected);
+}
+
 // A gradient there and the parameters back, once per update and worker; the rest are evaluations and ends.
 TEST_F(ServerTest, ResultsTellWhatEveryLinkCarried) {
   constexpr double kParameters = 2 * (4 * 64 + 64 + 64 * 64 + 64) + 64 * 2 + 2 + 64 + 1;

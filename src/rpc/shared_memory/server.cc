@@ -338,9 +338,10 @@ void SharedMemoryServer::End(Peer& peer) {
     (void)send(peer.socket.get(), reason.data(), reason.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
   if (peer.let_in) peer.segment.head().ended.store(1);
-  const auto ended = std::move(peers_.at(peer.number));
-  peers_.erase(ended->number);
-  if (ended->open && handler_ != nullptr) handler_->OnClose(ended->number);
+  const PeerId number = peer.number;
+  const bool known = peer.open;
+  peers_.erase(number);
+  if (known && handler_ != nullptr) handler_->OnClose(number);
 }
 
 }  // namespace trireme
