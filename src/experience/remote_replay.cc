@@ -21,10 +21,10 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 100ms;          // who waits looks for a reason to give up so often
-constexpr auto kPatience = 500ms;      // with a server, before it is passed over
-constexpr double kAgain = 0.25;        // seconds between attempts to connect
-constexpr double kTell = 5;            // seconds after which people are told
+constexpr auto kLook = 100ms;        // who waits looks for a reason to give up so often
+constexpr auto kPatience = 500ms;    // with a server, before it is passed over
+constexpr double kAgain = 0.25;      // seconds between attempts to connect
+constexpr double kTell = 5;          // seconds after which people are told
 constexpr std::size_t kMostKept = 64;  // messages for a server that does not take them
 
 Outgoing Word(ReplayWord word) {
@@ -106,7 +106,7 @@ bool RemoteReplay::Connect(Server& server) {
     Fail("what answers at {} is no replay server", server.address);
   }
   server.away = false;
-  if (!params_.empty()) server.policy = PolicyMessage(params_);  // of the first learner alone
+  if (!params_.empty()) server.policy = PolicyMessage(params_);
   return true;
 }
 
@@ -134,9 +134,7 @@ void RemoteReplay::Ask(Server& server, double beta) {
   Push(server);
 }
 
-// Learners in step have the same parameters: the first publishes them.
 void RemoteReplay::Begin(std::span<const float> params) {
-  if (run_.learner != 0) return;
   params_.assign(params.begin(), params.end());
   const Outgoing policy = PolicyMessage(params_);
   for (const auto& server : servers_) {
@@ -155,7 +153,8 @@ bool RemoteReplay::Take(Server& server, Deadline deadline) {
     if (server.stream->closed()) Lose(server);
     return false;
   }
-  const ReplayAnswer answer = DecodeDraw(*message, layout_, run_.shape.env.action.size(), records_, draw_);
+  const ReplayAnswer answer =
+      DecodeDraw(*message, layout_, run_.shape.env.action.size(), records_, draw_);
   --server.owed;
   server.away = false;
   episodes_ += answer.episodes;
@@ -174,12 +173,9 @@ void RemoteReplay::Look(double waited_s) {
   options_.give_up(waited_s);
   if (waited_s > kTell && !std::exchange(said_, true))
     options_.say(fmt::format("no replay server answers: {}", Names()));
-  if (waited_s > options_.wait_s &&
-      std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; })) {
-    Fail(
-        "no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme "
-        "train --resume",
-        options_.wait_s, Names());
+  if (waited_s > options_.wait_s && std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; })) {
+    Fail("no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme train --resume",
+         options_.wait_s, Names());
   }
 }
 
@@ -192,8 +188,7 @@ const ReplayDraw& RemoteReplay::Draw(int, std::uint64_t, double beta) {
       Server& server = *servers_[turn_++ % servers_.size()];
       const bool alone = std::ranges::all_of(servers_, [](const auto& s) { return s->away; });
       const auto patience = alone ? std::chrono::milliseconds(kLook) / static_cast<int>(servers_.size())
-                            : server.away ? 0ms
-                                          : std::chrono::milliseconds(kPatience);
+                                  : server.away ? 0ms : std::chrono::milliseconds(kPatience);
       if (Take(server, Clock::now() + patience)) {
         said_ = false;
         received_.waited_s += MonotonicSeconds() - begun_s;
@@ -211,8 +206,8 @@ void RemoteReplay::Correct(int, std::span<const float> errors) {
   if (server.stream == nullptr || server.to_send.size() > kMostKept) return;
   const std::uint64_t wanted = server.owed < options_.ahead ? ++server.asked : 0;
   server.owed += wanted != 0;
-  server.to_send.push_back(
-      EncodeTurn({.wanted = wanted, .beta = beta_, .corrected = errors.size()}, draw_.numbers, errors));
+  server.to_send.push_back(EncodeTurn({.wanted = wanted, .beta = beta_, .corrected = errors.size()},
+                                      draw_.numbers, errors));
   Push(server);
 }
 

@@ -20,9 +20,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kIntroduction = 60;      // seconds in which a stream must have said who it is
-constexpr double kFarewell = 2;           // seconds for peers to hear why their streams close
-constexpr std::size_t kMostDraws = 4096;  // that a learner may wait for
+constexpr double kIntroduction = 60;          // seconds in which a stream must have said who it is
+constexpr double kFarewell = 2;               // seconds for peers to hear why their streams close
+constexpr std::size_t kMostDraws = 4096;      // that a learner may wait for
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 // Text that was read already, for a handler that expects to read it.
@@ -65,9 +65,8 @@ class ReplayDesk::Memory final : public TrajectorySink {
         record_size_(ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size())) {
     if (folder_ != nullptr && found) {
       const ReplayFolder::Found there = folder_->Restore(part, run.rules.capacity, record_size_);
-      options.say(fmt::format(
-          "found {} transitions in {}{}", there.there, options.folder.string(),
-          there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
+      options.say(fmt::format("found {} transitions in {}{}", there.there, options.folder.string(),
+                              there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
     } else if (folder_ != nullptr) {
       folder_->Create(run.Encode(), run.rules.capacity, record_size_);
     }
@@ -97,8 +96,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
 
   void Correct(std::span<const std::uint64_t> numbers, std::span<const float> errors) {
     for (const std::uint64_t number : numbers) {
-      if (number >= part.inserted())
-        Fail("an error of transition {}, and there are {}", number, part.inserted());
+      if (number >= part.inserted()) Fail("an error of transition {}, and there are {}", number, part.inserted());
     }
     part.Update(numbers, errors);
     if (folder_ != nullptr) folder_->WriteErrors(part);
@@ -141,8 +139,7 @@ ReplayDesk::ReplayDesk(ServerTransport& transport, Options options)
   folder_.emplace(options_.folder);
   const std::optional<std::string> description = folder_->Description();
   if (description) {
-    memory_ =
-        std::make_unique<Memory>(transport_, options_, ReplayRun::Decode(*description), &*folder_, true);
+    memory_ = std::make_unique<Memory>(transport_, options_, ReplayRun::Decode(*description), &*folder_, true);
   }
 }
 
@@ -193,8 +190,7 @@ void ReplayDesk::Introduce(PeerId id, Peer& peer, Incoming& message) {
   }
   const std::string version = said.at("learn");
   if (version != options_.version)
-    Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version,
-         Printable(version));
+    Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version, Printable(version));
   peer.kind = Kind::kLearner;
   transport_.Allow(id, transport_.limits().message);
 }
@@ -204,19 +200,16 @@ void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
   if (memory_ == nullptr) {
     memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
   } else if (run.Identity() != memory_->run.Identity()) {
-    Fail(
-        "this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start "
-        "the "
-        "server anew",
-        Printable(memory_->run.Identity()), Printable(run.Identity()));
+    Fail("this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start the "
+         "server anew",
+         Printable(memory_->run.Identity()), Printable(run.Identity()));
   } else if (std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; })) {
     memory_->GoOn(run);
   }
   peer.joined = true;
   peer.learner = run.learner;
   options_.say(fmt::format("learner {} at {} joined", run.learner, Printable(peer.address)));
-  transport_.Send(
-      id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
+  transport_.Send(id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
 }
 
 void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
@@ -282,8 +275,7 @@ void ReplayDesk::OnClose(PeerId id) {
   if (found == peers_.end()) return;
   if (found->second.kind == Kind::kActor) memory_->desk.OnClose(id);
   if (found->second.joined && !over_)
-    options_.say(
-        fmt::format("learner {} at {} is gone", found->second.learner, Printable(found->second.address)));
+    options_.say(fmt::format("learner {} at {} is gone", found->second.learner, Printable(found->second.address)));
   std::erase(line_, id);
   peers_.erase(found);
 }
@@ -296,8 +288,7 @@ void ReplayDesk::EndAll(Deadline now) {
   if (memory_ != nullptr) memory_->desk.OnTime(now);
   for (const auto& [id, peer] : peers_) {
     if (peer.kind == Kind::kActor) continue;
-    transport_.Close(id,
-                     over_ ? std::string(kRunIsOver) : fmt::format("{}the replay server ends", kComesBack));
+    transport_.Close(id, over_ ? std::string(kRunIsOver) : fmt::format("{}the replay server ends", kComesBack));
   }
   done_ = peers_.empty() || MonotonicSeconds() > leaves_by_s_;
 }
@@ -310,8 +301,7 @@ Deadline ReplayDesk::OnTime(Deadline now) {
   const double now_s = MonotonicSeconds();
   for (const auto& [id, peer] : peers_) {
     const bool known = peer.kind == Kind::kActor || peer.joined;
-    if (!known && now_s > peer.opened_s + kIntroduction)
-      transport_.Close(id, "nothing that an actor or a learner says has come");
+    if (!known && now_s > peer.opened_s + kIntroduction) transport_.Close(id, "nothing that an actor or a learner says has come");
   }
   if (memory_ == nullptr) return now + kLook;
   const Deadline next = memory_->desk.OnTime(now);

@@ -30,7 +30,7 @@ namespace trireme {
 class ReplayDesk final : public ServerTransport::Handler {
  public:
   struct Options {
-    std::string version = {};           // of the program
+    std::string version = {};          // of the program
     std::filesystem::path folder = {};  // empty: what is remembered is gone with the server
     // Given lines for people.
     std::function<void(const std::string&)> say = [](const std::string&) {};
@@ -59,8 +59,8 @@ class ReplayDesk final : public ServerTransport::Handler {
     Kind kind = Kind::kUnknown;
     bool joined = false;  // a learner: it has said what it wants
     double opened_s = 0;
-    std::uint64_t last_draw = 0;          // that it asked for
-    std::uint32_t learner = 0;            // its rank
+    std::uint64_t last_draw = 0;     // that it asked for
+    std::uint32_t learner = 0;       // its rank
     std::deque<ReplayTurn> waiting = {};  // draws that it waits for
   };
 

@@ -66,11 +66,8 @@ std::optional<std::string> ReplayFolder::Description() const {
        file.string(), path_.string());
 }
 
-void ReplayFolder::Map(bool create, std::size_t capacity, std::size_t record_size) {
-  const std::lock_guard lock(mapping_);
+void ReplayFolder::Map(bool create) {
   Unmap();
-  capacity_ = capacity;
-  record_size_ = record_size;
   const auto file = path_ / "transitions";
   // Records begin at multiples of 8 bytes.
   stride_ = (offsetof(Record, floats) + record_size_ * sizeof(float) + 7) / 8 * 8;
@@ -83,11 +80,9 @@ void ReplayFolder::Map(bool create, std::size_t capacity, std::size_t record_siz
   }
   struct stat status;
   if (fstat(fd_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
-    Fail(
-        "{} has {} bytes, and what is remembered there takes {}: it was cut, or belongs to something else. "
-        "Remove {} "
-        "to begin anew",
-        file.string(), status.st_size, bytes, path_.string());
+    Fail("{} has {} bytes, and what is remembered there takes {}: it was cut, or belongs to something else. Remove {} "
+         "to begin anew",
+         file.string(), status.st_size, bytes, path_.string());
   }
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (mapped == MAP_FAILED) Fail("cannot map {}: {}", file.string(), std::strerror(errno));
@@ -104,7 +99,10 @@ void ReplayFolder::Unmap() {
 // The description comes last: before it is there, there is nothing.
 void ReplayFolder::Create(const std::string& description, std::size_t capacity, std::size_t record_size) {
   std::filesystem::remove(path_ / "description");
-  Map(/*create=*/true, capacity, record_size);
+  Unmap();
+  capacity_ = capacity;
+  record_size_ = record_size;
+  Map(/*create=*/true);
   const std::uint64_t checksum = ChecksumOfText(description);
   const Header header{kMagic, capacity, record_size, checksum};
   std::memcpy(bytes_, &header, sizeof header);
@@ -122,7 +120,10 @@ std::uint64_t ReplayFolder::ChecksumOf(const Record& record) const {
 }
 
 ReplayFolder::Found ReplayFolder::Restore(ReplayPart& part, std::size_t capacity, std::size_t record_size) {
-  Map(/*create=*/false, capacity, record_size);
+  Unmap();
+  capacity_ = capacity;
+  record_size_ = record_size;
+  Map(/*create=*/false);
   Header header;
   std::memcpy(&header, bytes_, sizeof header);
   if (header.magic != kMagic || header.capacity != capacity || header.record_size != record_size ||
@@ -173,9 +174,6 @@ void ReplayFolder::WriteErrors(const ReplayPart& part) {
   for (std::size_t i = 0; i < slots.size(); ++i) At(slots[i])->error = part.changed_errors()[i];
 }
 
-bool ReplayFolder::Sync() const {
-  const std::lock_guard lock(mapping_);
-  return bytes_ == nullptr || fdatasync(fd_) == 0;
-}
+bool ReplayFolder::Sync() const { return bytes_ == nullptr || fdatasync(fd_) == 0; }
 
 }  // namespace trireme

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,14 +57,13 @@ class ReplayFolder {
   struct Header;
   struct Record;
 
-  void Map(bool create, std::size_t capacity, std::size_t record_size);
+  void Map(bool create);
   void Unmap();
   Record* At(std::size_t slot) const;
   std::uint64_t ChecksumOf(const Record& record) const;
 
   std::filesystem::path path_;
   FolderClaim claim_;
-  mutable std::mutex mapping_;  // held while the file is exchanged, and while it is synced
   int fd_ = -1;
   std::byte* bytes_ = nullptr;
   std::size_t capacity_ = 0, record_size_ = 0, stride_ = 0;

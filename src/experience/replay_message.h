@@ -66,7 +66,7 @@ struct ReplayAnswer {
 };
 std::size_t AnswerBytes(std::size_t part, std::size_t record_size);
 // Reads what follows the answer. Throws Error when it is no draw of this size.
-ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size,
-                        AlignedBuffer<float>& records, ReplayDraw& draw);
+ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
+                        ReplayDraw& draw);
 
 }  // namespace trireme

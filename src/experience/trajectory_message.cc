@@ -92,7 +92,7 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
   MessageWriter writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
-                       t.truncated_samples.size() * sizeof(int));
+                t.truncated_samples.size() * sizeof(int));
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :
        {t.obs.span(), t.actions.span(), t.extra.span(), t.rewards.span()})

@@ -68,8 +68,7 @@ void Actors::GiveUp(double waited_s) {
   }
   if (waited_s < kTellPatience) waits_.store(false);
   if (nobody && waited_s > kTellPatience && !waits_.exchange(true))
-    options.say(
-        fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
+    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
 }
 
 std::string Actors::WhereToJoin() const {
@@ -181,8 +180,7 @@ void Actors::JoinServers() {
       try {
         RunActors(actor);
       } catch (const std::exception& error) {
-        if (!ending())
-          context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
+        if (!ending()) context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
       }
     });
   }

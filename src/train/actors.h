@@ -70,9 +70,9 @@ class Actors {
   int per_worker_;
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
   std::atomic<bool> ending_{false}, worker_failed_{false};
-  std::atomic<bool> waits_{false};  // people were told that nobody sends
+  std::atomic<bool> waits_{false};         // people were told that nobody sends
   std::once_flag joined_servers_;
-  std::vector<std::thread> of_servers_;    // see JoinServers
+  std::vector<std::thread> of_servers_;  // see JoinServers
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
 

@@ -101,8 +101,8 @@ class ApexRuns : public ActorRuns {
   static std::unique_ptr<RunSettings> Settings(const Assignments& extra = {}) {
     return SettingsOf("CartPole-v1", "apex", "allreduce",
                       {{"hidden=[16]", "steps=2048", "eval_every=1024", "eval_episodes=9", "shards=4",
-                        "envs=16", "horizon=8", "rounds=2", "workers=1", "actors=2", "seed=3", "batch=32",
-                        "replay=1024", "learning_starts=256"},
+                        "envs=16", "horizon=8", "rounds=2", "updates=4", "workers=1", "actors=2", "seed=3",
+                        "batch=32", "replay=1024", "learning_starts=256"},
                        extra});
   }
 };

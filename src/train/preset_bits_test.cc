@@ -35,12 +35,14 @@ void PrintTo(const PresetBits& preset, std::ostream* out) { *out << preset.Name(
 
 constexpr PresetBits kBits[] = {
     {"Acrobot-v1", "a2c", "allreduce", "f99438d7785e7f5d"},
+    {"Acrobot-v1", "apex", "allreduce", "90c1042c01c1613d"},
     {"Acrobot-v1", "appo", "allreduce", "eb19f86d1d5e282d"},
     {"Acrobot-v1", "dqn", "allreduce", "b517e1fb7787da8e"},
     {"Acrobot-v1", "impala", "allreduce", "0e394958525b566f"},
     {"Acrobot-v1", "ppo", "allreduce", "45f1d9d5d31e539d"},
     {"CartPole-v1", "a2c", "shared", "cf3808444a66ebdb"},
     {"CartPole-v1", "a2c", "allreduce", "510027a2de17585d"},
+    {"CartPole-v1", "apex", "allreduce", "a13dc1ad66d9e707"},
     {"CartPole-v1", "appo", "allreduce", "29f9f3bced8be412"},
     {"CartPole-v1", "dqn", "shared", "1a839f7cd42640d6"},
     {"CartPole-v1", "dqn", "allreduce", "933771e43fc2fdb9"},
