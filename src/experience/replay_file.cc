@@ -72,7 +72,10 @@ void ReplayFolder::Map(bool create) {
   // Records begin at multiples of 8 bytes.
   stride_ = (offsetof(Record, floats) + record_size_ * sizeof(float) + 7) / 8 * 8;
   const std::size_t bytes = kHeaderBytes + capacity_ * stride_;
-  fd_ = open(file.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+  {
+    const std::lock_guard lock(mutex_);
+    fd_ = open(file.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+  }
   if (fd_ < 0) Fail("cannot open {}: {}", file.string(), std::strerror(errno));
   if (create) {
     if (const int error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes)); error != 0)
@@ -91,8 +94,9 @@ void ReplayFolder::Map(bool create) {
 
 void ReplayFolder::Unmap() {
   if (bytes_ != nullptr) munmap(bytes_, kHeaderBytes + capacity_ * stride_);
-  if (fd_ >= 0) close(fd_);
   bytes_ = nullptr;
+  const std::lock_guard lock(mutex_);
+  if (fd_ >= 0) close(fd_);
   fd_ = -1;
 }
 
@@ -174,6 +178,9 @@ void ReplayFolder::WriteErrors(const ReplayPart& part) {
   for (std::size_t i = 0; i < slots.size(); ++i) At(slots[i])->error = part.changed_errors()[i];
 }
 
-bool ReplayFolder::Sync() const { return bytes_ == nullptr || fdatasync(fd_) == 0; }
+bool ReplayFolder::Sync() const {
+  const std::lock_guard lock(mutex_);
+  return fd_ < 0 || fdatasync(fd_) == 0;
+}
 
 }  // namespace trireme

@@ -11,12 +11,13 @@
 // floats: one that was torn, or is damaged, is noticed and left out. Errors change on their own. The description is a
 // file beside it, replaced as a whole.
 //
-// Thread safety: one thread writes; Sync may be called by another one meanwhile.
+// Thread safety: one thread does everything else; Sync may be called by another one meanwhile.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +65,7 @@ class ReplayFolder {
 
   std::filesystem::path path_;
   FolderClaim claim_;
+  mutable std::mutex mutex_;  // guards fd_ against being closed while Sync waits for it
   int fd_ = -1;
   std::byte* bytes_ = nullptr;
   std::size_t capacity_ = 0, record_size_ = 0, stride_ = 0;
