@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -170,7 +172,7 @@ void ReplayDesk::OnMessage(PeerId id, Incoming& message) {
     transport_.Close(id, "this is nothing that an actor or a learner says");
   } catch (const Error& error) {
     options_.say(fmt::format("{} is refused: {}", Printable(peer.address), error.what()));
-    transport_.Close(id, error.what());
+    transport_.Close(id, peer.kind == Kind::kLearner ? fmt::format("{}{}", kReplayRefuses, error.what()) : error.what());
   } catch (const std::exception& error) {  // there is no memory for it
     options_.say(fmt::format("{} is closed: {}", Printable(peer.address), error.what()));
     transport_.Close(id, fmt::format("{}{}", kComesBack, error.what()));
@@ -189,22 +191,29 @@ void ReplayDesk::Introduce(PeerId id, Peer& peer, Incoming& message) {
     return memory_->desk.OnMessage(id, again);
   }
   const std::string version = said.at("learn");
+  peer.kind = Kind::kLearner;
   if (version != options_.version)
     Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version, Printable(version));
-  peer.kind = Kind::kLearner;
   transport_.Allow(id, transport_.limits().message);
 }
 
 void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
   const ReplayRun run = ReplayRun::Decode(ReadText(message));
+  const std::size_t record_size =
+      ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size());
+  if (std::max(run.shape.most_bytes(), AnswerBytes(run.part, record_size)) > transport_.limits().message)
+    Fail("a trajectory or a draw would be longer than a message may be, {} bytes", transport_.limits().message);
+  const bool alone = std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; });
   if (memory_ == nullptr) {
-    memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
+    Begin(run);
   } else if (run.Identity() != memory_->run.Identity()) {
     Fail("this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start the "
          "server anew",
          Printable(memory_->run.Identity()), Printable(run.Identity()));
-  } else if (std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; })) {
+  } else if (alone) {
     memory_->GoOn(run);
+  } else if (run.part != memory_->run.part) {
+    Fail("the learner draws {} transitions at a time, and those that are here {}", run.part, memory_->run.part);
   }
   peer.joined = true;
   peer.learner = run.learner;
@@ -212,11 +221,22 @@ void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
   transport_.Send(id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
 }
 
+void ReplayDesk::Begin(const ReplayRun& run) {
+  try {
+    memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
+  } catch (const std::bad_alloc&) {
+    Fail("there is no memory for {} transitions, {} MiB: use more servers, or a smaller replay", run.rules.capacity,
+         ReplayPart::Bytes(run.rules, run.shape.env) >> 20);
+  }
+}
+
 void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
   if (message.size() < sizeof(ReplayWord)) Fail("a message of {} bytes means nothing", message.size());
   switch (ReadOne<ReplayWord>(message)) {
     case ReplayWord::kPolicy: {
       auto policy = DecodePolicy(message, memory_->run.params, nullptr);
+      if (!std::ranges::all_of(policy->params, [](float x) { return std::isfinite(x); }))
+        Fail("the parameters to collect with are not all finite: the run has diverged");
       // Versions are counted here: those of learners that come back begin anew.
       const std::uint64_t version = memory_->policy == nullptr ? 1 : memory_->policy->version + 1;
       memory_->policy = std::make_shared<PublishedPolicy>(version, policy->params);
@@ -256,8 +276,15 @@ void ReplayDesk::TakeTurn(PeerId id, Peer& peer, Incoming& message) {
 bool ReplayDesk::AnswerDraws() {
   bool any = false;
   while (!line_.empty() && memory_->part.size() > 0 && memory_->limiter->MayDraw(memory_->run.part)) {
-    Peer& peer = peers_.at(line_.front());
-    transport_.Send(line_.front(), memory_->Draw(peer.waiting.front(), peer.learner));
+    const PeerId id = line_.front();
+    Peer& peer = peers_.at(id);
+    try {
+      transport_.Send(id, memory_->Draw(peer.waiting.front(), peer.learner));
+    } catch (const std::bad_alloc&) {
+      transport_.Close(id, fmt::format("{}there is no memory for a draw", kComesBack));
+      std::erase(line_, id);
+      continue;
+    }
     peer.waiting.pop_front();
     line_.pop_front();
     any = true;

@@ -66,6 +66,8 @@ class ReplayDesk final : public ServerTransport::Handler {
 
   void Introduce(PeerId id, Peer& peer, Incoming& message);
   void Join(PeerId id, Peer& peer, Incoming& message);
+  // Throws Error when there is no room for it.
+  void Begin(const ReplayRun& run);
   void Hear(PeerId id, Peer& peer, Incoming& message);
   void TakeTurn(PeerId id, Peer& peer, Incoming& message);
   // Answers draws and takes trajectories, as long as there is something that may go on.

@@ -80,9 +80,9 @@ ReplayRun ReplayRun::Decode(const std::string& text) {
 }
 
 std::string ReplayRun::Identity() const {
-  return fmt::format("{}; trajectories of {} steps of {} environments; {} transitions over {} steps with gamma {:g}, "
+  return fmt::format("{}, of {} parameters; trajectories of {} steps of {} environments; {} transitions over {} steps with gamma {:g}, "
                      "drawn with alpha {:g} and epsilon {:g}; server {} of {}",
-                     looks, shape.steps, shape.envs, rules.capacity, rules.n_step, rules.gamma, rules.alpha,
+                     looks, params, shape.steps, shape.envs, rules.capacity, rules.n_step, rules.gamma, rules.alpha,
                      rules.epsilon, server + 1, servers);
 }
 

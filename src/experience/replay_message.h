@@ -8,7 +8,7 @@
 //                            a draw, where it asked for one: ReplayAnswer, numbers, weights, records (ReplayBuffer)
 //   {"over": true}           kOver: the run has ended
 //
-// Draws are answered in the order in which they were asked for, each when the rate limiter allows it.
+// A learner that is refused is told why, after kReplayRefuses: other servers say other things. Draws are answered in the order in which they were asked for, each when the rate limiter allows it.
 //
 // Thread safety: plain functions.
 #pragma once
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/replay/rate_limiter.h"
@@ -24,6 +25,8 @@
 #include "trireme/store/parameter_store.h"
 
 namespace trireme {
+
+inline constexpr std::string_view kReplayRefuses = "replay: ";
 
 // What a replay server is to remember, for whom.
 struct ReplayRun {
