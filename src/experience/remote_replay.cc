@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -21,11 +22,17 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
+constexpr std::string_view kTokenRefused = "refused the token";
 constexpr auto kLook = 100ms;        // who waits looks for a reason to give up so often
 constexpr auto kPatience = 500ms;    // with a server, before it is passed over
 constexpr double kAgain = 0.25;      // seconds between attempts to connect
 constexpr double kTell = 5;          // seconds after which people are told
+constexpr auto kGreeting = 5s;       // for a server to answer the first time
 constexpr std::size_t kMostKept = 64;  // messages for a server that does not take them
+
+Deadline After(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 Outgoing Word(ReplayWord word) {
   MessageWriter writer(sizeof word);
@@ -42,18 +49,42 @@ Outgoing PolicyMessage(std::span<const float> params) {
   return writer.Done();
 }
 
+// A stream, and what came of introducing oneself.
+struct Opened {
+  std::unique_ptr<Stream> stream;
+  bool welcome = false;
+};
+
+Opened Open(Transport& transport, const std::string& address, const Security& security, const Outgoing& hello,
+            const Outgoing& run, const std::atomic<bool>& ending) {
+  Opened opened{.stream = transport.Connect(address, security)};
+  Stream& stream = *opened.stream;
+  if (!stream.Send(hello, Clock::now() + 1s) || !stream.Send(run, Clock::now() + 1s)) return opened;
+  for (const Deadline end = Clock::now() + kGreeting; !ending && !stream.closed() && Clock::now() < end;) {
+    Incoming* const answer = stream.Receive(Clock::now() + kLook);
+    if (answer == nullptr) continue;
+    const Json said = Json::parse(ReadText(*answer), nullptr, /*allow_exceptions=*/false);
+    if (!said.is_object() || !said.contains("welcome")) Fail("what answers at {} is no replay server", address);
+    opened.welcome = true;
+    break;
+  }
+  return opened;
+}
+
 }  // namespace
 
 struct RemoteReplay::Server {
   std::uint32_t index;
   std::string address;
   std::unique_ptr<Stream> stream = nullptr;  // null: not connected
+  std::future<Opened> opening = {};          // a stream that is to be: nobody waits for a server that is gone
   bool away = false;                         // it has not answered in time
   double tried_s = -1e9;                     // when it was connected last
   std::uint64_t asked = 0;                   // draws, on this stream
   int owed = 0;
   std::deque<Outgoing> to_send = {};
   Outgoing policy = nullptr;  // the newest, where it has not left yet
+  std::string said = {};      // why it let nobody in the last time
 };
 
 RemoteReplay::RemoteReplay(Options options, ReplayRun run)
@@ -67,43 +98,46 @@ RemoteReplay::RemoteReplay(Options options, ReplayRun run)
   // All must be there to begin with: a wrong address would not be noticed later.
   const double begun_s = MonotonicSeconds();
   for (const auto& server : servers_) {
-    while (!Connect(*server)) {
+    while (!Connect(*server, Clock::now() + kLook)) {
       const double waited_s = MonotonicSeconds() - begun_s;
       if (waited_s > options_.wait_s) {
-        Fail("no replay server has answered at {} for {:g} seconds: start it with `trireme replay --listen`",
-             server->address, options_.wait_s);
+        Fail("no replay server has answered at {} for {:g} seconds{}: start it with `trireme replay --listen`",
+             server->address, options_.wait_s, server->said.empty() ? "" : fmt::format(" ({})", server->said));
       }
       options_.give_up(waited_s);
-      std::this_thread::sleep_for(kLook);
     }
   }
 }
 
-RemoteReplay::~RemoteReplay() = default;
+RemoteReplay::~RemoteReplay() { ending_ = true; }
 
 // Throws Error when the server does not want us.
-bool RemoteReplay::Connect(Server& server) {
-  const double now_s = MonotonicSeconds();
-  if (now_s < server.tried_s + kAgain) return false;
-  server.tried_s = now_s;
-  Transport& transport = options_.transport != nullptr ? *options_.transport : TransportFor(server.address);
-  server.stream = transport.Connect(server.address, options_.security);
+bool RemoteReplay::Connect(Server& server, Deadline deadline) {
+  if (server.stream != nullptr) return true;
+  if (!server.opening.valid()) {
+    const double early_s = server.tried_s + kAgain - MonotonicSeconds();
+    if (early_s > 0) {
+      std::this_thread::sleep_until(std::min<Deadline>(deadline, After(early_s)));
+      return false;
+    }
+    server.tried_s = MonotonicSeconds();
+    Transport& transport = options_.transport != nullptr ? *options_.transport : TransportFor(server.address);
+    run_.server = server.index;
+    server.opening = std::async(std::launch::async, [this, &transport, &server,
+                                                     hello = TextMessage(Json{{"learn", options_.version}}.dump()),
+                                                     run = TextMessage(run_.Encode())] {
+      return Open(transport, server.address, options_.security, hello, run, ending_);
+    });
+  }
+  if (server.opening.wait_until(deadline) != std::future_status::ready) return false;
+  Opened opened = server.opening.get();
+  server.stream = std::move(opened.stream);
   server.asked = 0;
   server.owed = 0;
   server.to_send.clear();
-  run_.server = server.index;
-  const auto send = [&](const Outgoing& message) { return server.stream->Send(message, Clock::now() + 1s); };
-  Incoming* answer = nullptr;
-  if (send(TextMessage(Json{{"learn", options_.version}}.dump())) && send(TextMessage(run_.Encode())))
-    answer = server.stream->Receive(Clock::now() + 5s);
-  if (answer == nullptr) {
+  if (!opened.welcome) {
     Lose(server);
     return false;
-  }
-  try {
-    Json::parse(ReadText(*answer)).at("welcome");
-  } catch (const Json::exception&) {
-    Fail("what answers at {} is no replay server", server.address);
   }
   server.away = false;
   if (!params_.empty()) server.policy = PolicyMessage(params_);
@@ -116,8 +150,15 @@ void RemoteReplay::Lose(Server& server) {
   const bool closed = server.stream->closed();
   server.stream.reset();
   server.owed = 0;
-  if (!closed || why.empty() || why.starts_with(kComesBack) || why.starts_with(server.address)) return;
-  Fail("the replay server at {}: {}", server.address, Printable(why));
+  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the replay servers", Printable(why));
+  if (!closed || why.empty() || why.starts_with(server.address)) return;
+  const bool later = why.starts_with(kComesBack);
+  server.said = Printable(later ? why.substr(kComesBack.size()) : why);
+  if (later) return;
+  if (why == kRunIsOver) Fail("the replay server at {}: {}", server.address, why);
+  if (why.starts_with(kReplayRefuses))
+    Fail("the replay server at {}: {}", server.address, Printable(why.substr(kReplayRefuses.size())));
+  Fail("what answers at {} is no replay server; it says: {}", server.address, server.said);
 }
 
 void RemoteReplay::Push(Server& server) {
@@ -144,7 +185,7 @@ void RemoteReplay::Begin(std::span<const float> params) {
 }
 
 bool RemoteReplay::Take(Server& server, Deadline deadline) {
-  if (server.stream == nullptr && !Connect(server)) return false;
+  if (!Connect(server, deadline)) return false;
   while (server.owed < options_.ahead && server.stream != nullptr) Ask(server, beta_);
   Push(server);
   if (server.stream == nullptr) return false;
@@ -171,9 +212,13 @@ std::string RemoteReplay::Names() const {
 
 void RemoteReplay::Look(double waited_s) {
   options_.give_up(waited_s);
-  if (waited_s > kTell && !std::exchange(said_, true))
-    options_.say(fmt::format("no replay server answers: {}", Names()));
-  if (waited_s > options_.wait_s && std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; })) {
+  const bool nobody = std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; });
+  if (waited_s > kTell && !std::exchange(said_, true)) {
+    options_.say(nobody ? fmt::format("no replay server answers: {}", Names())
+                        : fmt::format("no experience comes: actors join replay servers with: trireme actor --learner {}",
+                                      options_.servers.front()));
+  }
+  if (waited_s > options_.wait_s && nobody) {
     Fail("no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme train --resume",
          options_.wait_s, Names());
   }

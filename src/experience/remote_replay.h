@@ -7,6 +7,7 @@
 // Thread safety: belongs to the learner's thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -54,7 +55,8 @@ class RemoteReplay final : public ReplaySource {
  private:
   struct Server;
 
-  bool Connect(Server& server);
+  // Whether there is a stream, or comes until then.
+  bool Connect(Server& server, Deadline deadline);
   void Lose(Server& server);
   // Sends what waits to be sent, as far as it goes at once.
   void Push(Server& server);
@@ -65,6 +67,7 @@ class RemoteReplay final : public ReplaySource {
   std::string Names() const;  // of the servers
 
   Options options_;
+  std::atomic<bool> ending_{false};  // for those that connect
   ReplayRun run_;
   RowLayout layout_;
   std::vector<std::unique_ptr<Server>> servers_;
@@ -76,7 +79,7 @@ class RemoteReplay final : public ReplaySource {
   EpisodeTotals episodes_;
   ReceivedExperience received_;
   double beta_ = 0;
-  bool said_ = false;  // that nobody answers
+  bool said_ = false;  // that nothing comes
 };
 
 }  // namespace trireme

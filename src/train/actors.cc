@@ -26,7 +26,27 @@ Actors::Actors(const RunContext& context)
     : context_(context),
       per_worker_(context.settings.run.actors / context.settings.run.workers),
       groups_(context.settings.run.workers) {
+  if (!context.settings.run.listen.empty() || context.settings.run.on_replay_servers()) CheckMessages();
   if (!context.settings.run.listen.empty()) Listen();
+}
+
+void Actors::CheckMessages() const {
+  const RunConfig& run = context_.settings.run;
+  const EnvSpec& env = context_.settings.env().spec;
+  const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
+  std::size_t longest = std::max(TrajectoryShape{env, steps, envs}.most_bytes(),
+                                 sizeof(PolicyHeader) + context_.network.param_count() * sizeof(float));
+  if (run.on_replay_servers()) {
+    const auto servers = static_cast<int>(ReplayServers().size());
+    const auto what = *context_.settings.algorithm->RemembersElsewhere(run.shards, servers);
+    if (what.rules.capacity == 0) Fail("replay is smaller than the number of replay servers, {}: make it larger", servers);
+    longest = std::max(longest, AnswerBytes(what.part, ReplayBuffer::RecordSize(RowLayout(env), env.action.size())));
+  }
+  if (longest > Limits().message) {
+    Fail("a trajectory, a policy or a draw of this run may have {} bytes, and a message {}: reduce horizon, envs, batch "
+         "or hidden, or leave out {}",
+         longest, Limits().message, run.on_replay_servers() ? "--replay" : "--listen");
+  }
 }
 
 void Actors::Listen() {
@@ -34,15 +54,6 @@ void Actors::Listen() {
   const TrainOptions& options = context_.options;
   const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
   const TrajectoryShape shape{context_.settings.env().spec, steps, envs};
-  const std::size_t longest =
-      std::max(shape.most_bytes(), sizeof(PolicyHeader) + context_.network.param_count() * sizeof(float));
-  if (longest > Limits().message) {
-    Fail(
-        "a trajectory or a policy of this run may have {} bytes, and a message {}: reduce horizon, envs or "
-        "hidden, or "
-        "leave out --listen",
-        longest, Limits().message);
-  }
   service_ =
       std::make_unique<ActorService>(TransportFor(run.listen).Listen(run.listen, options.security),
                                      ActorDesk::Terms{.version = options.version,
@@ -67,12 +78,8 @@ void Actors::GiveUp(double waited_s) {
         "checkpoint, if there is one, is lost");
   }
   if (waited_s < kTellPatience) waits_.store(false);
-  if (nobody && waited_s > kTellPatience && !waits_.exchange(true))
-    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", WhereToJoin()));
-}
-
-std::string Actors::WhereToJoin() const {
-  return service_ != nullptr ? service_->address() : context_.settings.run.replay_servers;
+  if (service_ != nullptr && nobody && waited_s > kTellPatience && !waits_.exchange(true))
+    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", service_->address()));
 }
 
 void Actors::End(bool over) {

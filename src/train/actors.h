@@ -61,7 +61,8 @@ class Actors {
   void Listen();
   // Actors of this process that join replay servers, an even part each.
   void JoinServers();
-  std::string WhereToJoin() const;
+  // Throws Error when a message would be too long for its way.
+  void CheckMessages() const;
   std::vector<std::string> ReplayServers() const;
   // For a worker that has waited so long for experience. Throws Error when the run is to stop or another one has failed.
   void GiveUp(double waited_s);
