@@ -11,11 +11,10 @@
 
 namespace trireme {
 
-class MessageWriter {
+class MessageParts {
  public:
-  explicit MessageWriter(std::size_t bytes)
-      : message_(
-            std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
+  explicit MessageParts(std::size_t bytes)
+      : message_(std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
 
   template <class T>
   void Put(std::span<const T> values) {

@@ -35,14 +35,14 @@ Deadline After(double seconds) {
 }
 
 Outgoing Word(ReplayWord word) {
-  MessageWriter writer(sizeof word);
+  MessageParts writer(sizeof word);
   writer.PutOne(word);
   return writer.Done();
 }
 
 Outgoing PolicyMessage(std::span<const float> params) {
   const PolicyHeader header{.version = 1, .params = params.size()};  // servers count for themselves
-  MessageWriter writer(sizeof(ReplayWord) + sizeof header + params.size_bytes());
+  MessageParts writer(sizeof(ReplayWord) + sizeof header + params.size_bytes());
   writer.PutOne(ReplayWord::kPolicy);
   writer.PutOne(header);
   writer.Put(params);

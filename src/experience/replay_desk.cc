@@ -105,7 +105,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
   }
 
   Outgoing Draw(const ReplayTurn& turn, std::uint32_t learner) {
-    MessageWriter writer(AnswerBytes(run.part, record_size_));
+    MessageParts writer(AnswerBytes(run.part, record_size_));
     const auto answer = writer.Room<ReplayAnswer>(1);
     const auto numbers = writer.Room<std::uint64_t>(run.part);
     const auto weights = writer.Room<float>(run.part);

@@ -89,7 +89,7 @@ std::string ReplayRun::Identity() const {
 Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,
                     std::span<const float> errors) {
   TRIREME_CHECK(turn.corrected == numbers.size() && numbers.size() == errors.size());
-  MessageWriter writer(sizeof(ReplayWord) + sizeof turn + numbers.size_bytes() + errors.size_bytes());
+  MessageParts writer(sizeof(ReplayWord) + sizeof turn + numbers.size_bytes() + errors.size_bytes());
   writer.PutOne(ReplayWord::kTurn);
   writer.PutOne(turn);
   writer.Put(numbers);

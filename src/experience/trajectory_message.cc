@@ -91,7 +91,7 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
                                 .length_sum = t.episodes.length_sum};
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
-  MessageWriter writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
+  MessageParts writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
                 t.truncated_samples.size() * sizeof(int));
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :
@@ -141,7 +141,7 @@ std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, 
 
 Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params) {
   const PolicyHeader header{version, params.size()};
-  MessageWriter writer(sizeof header + params.size_bytes());
+  MessageParts writer(sizeof header + params.size_bytes());
   writer.Put(std::span(&header, 1));
   writer.Put(params);
   return writer.Done();
