@@ -263,7 +263,7 @@ void Run(const Case& what, double seconds, const std::string& folder) {
   const std::vector<std::uint64_t> numbers(kBatch);
   const std::vector<float> errors(kBatch);
   const std::size_t turn = EncodeTurn({.corrected = kBatch}, numbers, errors)->size();
-  const std::size_t answer = AnswerBytes(kBatch, record);
+  const std::size_t answer = AnswerBytes(1, kBatch, record);
   fmt::print("{}: trajectories of {} steps of {} environments, {} bytes; draws of {} bytes; {} transitions remembered{}\n",
              what.name, kSteps, kEnvs, trajectory, answer, what.capacity, folder.empty() ? "" : ", in a folder");
 

@@ -25,10 +25,10 @@ using namespace std::chrono_literals;
 constexpr std::string_view kTokenRefused = "refused the token";
 constexpr auto kLook = 100ms;        // who waits looks for a reason to give up so often
 constexpr auto kPatience = 500ms;    // with a server, before it is passed over
+constexpr auto kPushAgain = 1ms;     // who waits sends the next message that has not left so soon
 constexpr double kAgain = 0.25;      // seconds between attempts to connect
 constexpr double kTell = 5;          // seconds after which people are told
 constexpr auto kGreeting = 5s;       // for a server to answer the first time
-constexpr std::size_t kMostKept = 64;  // messages for a server that does not take them
 
 Deadline After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -80,8 +80,11 @@ struct RemoteReplay::Server {
   std::future<Opened> opening = {};          // a stream that is to be: nobody waits for a server that is gone
   bool away = false;                         // it has not answered in time
   double tried_s = -1e9;                     // when it was connected last
-  std::uint64_t asked = 0;                   // draws, on this stream
-  int owed = 0;
+  int owed = 0;                              // draws that were asked for and not used
+  Incoming* arrived = nullptr;               // draws that have come,
+  std::uint64_t unread = 0;                  // so many
+  std::vector<std::uint64_t> numbers = {};   // of those that were used, with their errors
+  std::vector<float> errors = {};
   std::deque<Outgoing> to_send = {};
   Outgoing policy = nullptr;  // the newest, where it has not left yet
   std::string said = {};      // why it let nobody in the last time
@@ -132,7 +135,6 @@ bool RemoteReplay::Connect(Server& server, Deadline deadline) {
   if (server.opening.wait_until(deadline) != std::future_status::ready) return false;
   Opened opened = server.opening.get();
   server.stream = std::move(opened.stream);
-  server.asked = 0;
   server.owed = 0;
   server.to_send.clear();
   if (!opened.welcome) {
@@ -150,6 +152,10 @@ void RemoteReplay::Lose(Server& server) {
   const bool closed = server.stream->closed();
   server.stream.reset();
   server.owed = 0;
+  server.arrived = nullptr;
+  server.unread = 0;
+  server.numbers.clear();  // another server may be there next
+  server.errors.clear();
   if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the replay servers", Printable(why));
   if (!closed || why.empty() || why.starts_with(server.address)) return;
   const bool later = why.starts_with(kComesBack);
@@ -169,10 +175,16 @@ void RemoteReplay::Push(Server& server) {
   if (server.stream->closed()) Lose(server);
 }
 
-void RemoteReplay::Ask(Server& server, double beta) {
-  server.to_send.push_back(EncodeTurn({.wanted = ++server.asked, .beta = beta}, {}, {}));
-  ++server.owed;
-  Push(server);
+void RemoteReplay::Ask(Server& server) {
+  if (server.owed > options_.ahead / 2) return;
+  const int wanted = options_.ahead - server.owed;
+  server.owed = options_.ahead;
+  server.to_send.push_back(EncodeTurn({.wanted = static_cast<std::uint64_t>(wanted),
+                                       .beta = beta_,
+                                       .corrected = server.numbers.size()},
+                                      server.numbers, server.errors));
+  server.numbers.clear();
+  server.errors.clear();
 }
 
 void RemoteReplay::Begin(std::span<const float> params) {
@@ -186,21 +198,36 @@ void RemoteReplay::Begin(std::span<const float> params) {
 
 bool RemoteReplay::Take(Server& server, Deadline deadline) {
   if (!Connect(server, deadline)) return false;
-  while (server.owed < options_.ahead && server.stream != nullptr) Ask(server, beta_);
-  Push(server);
-  if (server.stream == nullptr) return false;
-  Incoming* const message = server.stream->Receive(deadline);
+  if (server.unread == 0 && !Receive(server, deadline)) return false;
+  DecodeDraw(*server.arrived, layout_, run_.shape.env.action.size(), records_, draw_);
+  --server.unread;
+  --server.owed;
+  drawn_from_ = &server;
+  return true;
+}
+
+bool RemoteReplay::Receive(Server& server, Deadline deadline) {
+  Incoming* message = nullptr;
+  do {
+    Ask(server);
+    Push(server);
+    if (server.stream == nullptr) return false;
+    // What could not leave at once leaves while we wait, one message at a time.
+    const bool more = server.policy != nullptr || !server.to_send.empty();
+    message = server.stream->Receive(more ? std::min(deadline, Clock::now() + kPushAgain) : deadline);
+  } while (message == nullptr && !server.stream->closed() && Clock::now() < deadline);
   if (message == nullptr) {
     if (server.stream->closed()) Lose(server);
     return false;
   }
   const ReplayAnswer answer =
-      DecodeDraw(*message, layout_, run_.shape.env.action.size(), records_, draw_);
-  --server.owed;
+      DecodeAnswer(*message, run_.part, ReplayBuffer::RecordSize(layout_, run_.shape.env.action.size()),
+                   static_cast<std::size_t>(server.owed));
+  server.arrived = message;
+  server.unread = answer.draws;
   server.away = false;
   episodes_ += answer.episodes;
   received_.lag += answer.lag;
-  drawn_from_ = &server;
   return true;
 }
 
@@ -247,12 +274,10 @@ const ReplayDraw& RemoteReplay::Draw(int, std::uint64_t, double beta) {
 
 void RemoteReplay::Correct(int, std::span<const float> errors) {
   Server& server = *drawn_from_;
-  // One that takes nothing is told no more: it will be asked anew.
-  if (server.stream == nullptr || server.to_send.size() > kMostKept) return;
-  const std::uint64_t wanted = server.owed < options_.ahead ? ++server.asked : 0;
-  server.owed += wanted != 0;
-  server.to_send.push_back(EncodeTurn({.wanted = wanted, .beta = beta_, .corrected = errors.size()},
-                                      draw_.numbers, errors));
+  if (server.stream == nullptr) return;
+  server.numbers.insert(server.numbers.end(), draw_.numbers.begin(), draw_.numbers.end());
+  server.errors.insert(server.errors.end(), errors.begin(), errors.end());
+  Ask(server);
   Push(server);
 }
 

@@ -1,7 +1,7 @@
 // A learner's draws from replay servers (replay_desk.h): what was asked for early comes while it learns.
 //
-// Each server owes some draws all the time; a draw that is used asks for the next one, with the errors of the one before. Servers
-// take turns. One that does not answer in time is passed over until it does, so that the learner goes on with the others;
+// Each server owes some draws all the time; when half of them are used it is asked for as many again, with the errors of
+// those that were. Servers take turns. One that does not answer in time is passed over until it does, so that the learner goes on with the others;
 // one whose stream breaks is connected again. When none answers the learner waits, and says so.
 //
 // Thread safety: belongs to the learner's thread.
@@ -60,9 +60,12 @@ class RemoteReplay final : public ReplaySource {
   void Lose(Server& server);
   // Sends what waits to be sent, as far as it goes at once.
   void Push(Server& server);
-  void Ask(Server& server, double beta);
-  // The next answer of this server, or none until then.
+  // Asks for as many draws as were used, if it is time to.
+  void Ask(Server& server);
+  // The next draw of this server, or none until then.
   bool Take(Server& server, Deadline deadline);
+  // The next message with draws.
+  bool Receive(Server& server, Deadline deadline);
   void Look(double waited_s);
   std::string Names() const;  // of the servers
 

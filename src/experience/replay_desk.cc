@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr double kIntroduction = 60;          // seconds in which a stream must have said who it is
 constexpr double kFarewell = 2;               // seconds for peers to hear why their streams close
 constexpr std::size_t kMostDraws = 4096;      // that a learner may wait for
+constexpr std::size_t kTogether = 1 << 18;    // bytes of draws that go in one message, if there are several
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 // Text that was read already, for a handler that expects to read it.
@@ -104,20 +105,32 @@ class ReplayDesk::Memory final : public TrajectorySink {
     if (folder_ != nullptr) folder_->WriteErrors(part);
   }
 
-  Outgoing Draw(const ReplayTurn& turn, std::uint32_t learner) {
-    MessageParts writer(AnswerBytes(run.part, record_size_));
-    const auto answer = writer.Room<ReplayAnswer>(1);
-    const auto numbers = writer.Room<std::uint64_t>(run.part);
-    const auto weights = writer.Room<float>(run.part);
-    RandomStream random(run.seed, Purpose::kReplay, learner * run.servers + run.server, turn.wanted);
-    part.SampleRecords(random, turn.beta, numbers, weights, writer.Room<float>(run.part * record_size_));
-    limiter->Drawn(run.part);
-    answer[0] = {.draw = turn.wanted,
-                 .inserted = part.inserted(),
-                 .overwritten_errors = part.overwritten_errors(),
-                 .episodes = std::exchange(episodes, {}),
-                 .lag = std::exchange(lag, {})};
-    return writer.Done();
+  // As many of so many draws as may be made now and go in a message together.
+  std::uint64_t Allowed(std::uint64_t wanted) const {
+    std::uint64_t n = 0;
+    while (n < wanted && limiter->MayDraw((n + 1) * run.part) &&
+           (n == 0 || AnswerBytes(n + 1, run.part, record_size_) <= kTogether))
+      ++n;
+    return n;
+  }
+
+  // The next `draws` after as many as a learner has had.
+  Outgoing Draw(std::uint64_t draws, double beta, std::uint32_t learner, std::uint64_t drawn) {
+    MessageParts message(AnswerBytes(draws, run.part, record_size_));
+    message.PutOne(ReplayAnswer{.draws = draws,
+                                .inserted = part.inserted(),
+                                .overwritten_errors = part.overwritten_errors(),
+                                .episodes = std::exchange(episodes, {}),
+                                .lag = std::exchange(lag, {})});
+    for (std::uint64_t draw = 1; draw <= draws; ++draw) {
+      const auto numbers = message.Room<std::uint64_t>(run.part);
+      const auto weights = message.Room<float>(run.part);
+      RandomStream random(run.seed, Purpose::kReplay, learner * run.servers + run.server, drawn + draw);
+      part.SampleRecords(random, beta, numbers, weights, message.Room<float>(run.part * record_size_));
+      std::ranges::fill(message.Room<float>(DrawPadding(run.part, record_size_)), 0.0f);
+    }
+    limiter->Drawn(draws * run.part);
+    return message.Done();
   }
 
   ReplayRun run;
@@ -256,38 +269,44 @@ void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
 void ReplayDesk::TakeTurn(PeerId id, Peer& peer, Incoming& message) {
   if (message.size() < sizeof(ReplayTurn)) Fail("a turn that was cut");
   const auto turn = ReadOne<ReplayTurn>(message);
-  if (turn.corrected > memory_->run.part ||
+  if (turn.corrected > memory_->run.part * kMostDraws ||
       message.size() != turn.corrected * (sizeof(std::uint64_t) + sizeof(float)))
     Fail("a turn with {} errors in {} bytes", turn.corrected, message.size());
-  std::vector<std::uint64_t> numbers(turn.corrected);
-  std::vector<float> errors(turn.corrected);
-  ReadTo(message, std::span(numbers));
-  ReadTo(message, std::span(errors));
-  if (!numbers.empty()) memory_->Correct(numbers, errors);
+  numbers_.resize(turn.corrected);
+  errors_.resize(turn.corrected);
+  ReadTo(message, std::span(numbers_));
+  ReadTo(message, std::span(errors_));
+  if (!numbers_.empty()) memory_->Correct(numbers_, errors_);
   if (turn.wanted == 0) return;
-  if (turn.wanted <= peer.last_draw || !(turn.beta >= 0 && turn.beta <= 1))
-    Fail("draw {} after draw {}, with beta {:g}", turn.wanted, peer.last_draw, turn.beta);
-  if (peer.waiting.size() == kMostDraws) Fail("a learner that does not wait to be answered");
-  peer.last_draw = turn.wanted;
+  if (!(turn.beta >= 0 && turn.beta <= 1)) Fail("draws with beta {:g}", turn.beta);
+  if (turn.wanted > kMostDraws - peer.owed) Fail("a learner that does not wait to be answered");
+  peer.owed += turn.wanted;
   peer.waiting.push_back(turn);
   line_.push_back(id);
 }
 
 bool ReplayDesk::AnswerDraws() {
   bool any = false;
-  while (!line_.empty() && memory_->part.size() > 0 && memory_->limiter->MayDraw(memory_->run.part)) {
+  while (!line_.empty() && memory_->part.size() > 0) {
     const PeerId id = line_.front();
     Peer& peer = peers_.at(id);
+    ReplayTurn& turn = peer.waiting.front();
+    const std::uint64_t draws = memory_->Allowed(turn.wanted);
+    if (draws == 0) break;
     try {
-      transport_.Send(id, memory_->Draw(peer.waiting.front(), peer.learner));
+      transport_.Send(id, memory_->Draw(draws, turn.beta, peer.learner, peer.drawn));
     } catch (const std::bad_alloc&) {
       transport_.Close(id, fmt::format("{}there is no memory for a draw", kComesBack));
       std::erase(line_, id);
       continue;
     }
+    any = true;
+    peer.drawn += draws;
+    peer.owed -= draws;
+    turn.wanted -= draws;
+    if (turn.wanted > 0) continue;
     peer.waiting.pop_front();
     line_.pop_front();
-    any = true;
   }
   return any;
 }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/experience/actor_desk.h"
 #include "trireme/experience/replay_file.h"
@@ -59,9 +60,9 @@ class ReplayDesk final : public ServerTransport::Handler {
     Kind kind = Kind::kUnknown;
     bool joined = false;  // a learner: it has said what it wants
     double opened_s = 0;
-    std::uint64_t last_draw = 0;     // that it asked for
-    std::uint32_t learner = 0;       // its rank
-    std::deque<ReplayTurn> waiting = {};  // draws that it waits for
+    std::uint32_t learner = 0;         // its rank
+    std::uint64_t drawn = 0, owed = 0;  // draws that it has had, and waits for
+    std::deque<ReplayTurn> waiting = {};  // turns with those that it waits for
   };
 
   void Introduce(PeerId id, Peer& peer, Incoming& message);
@@ -80,7 +81,9 @@ class ReplayDesk final : public ServerTransport::Handler {
   std::optional<ReplayFolder> folder_;
   std::unique_ptr<Memory> memory_;  // null: nobody has said what to remember
   std::map<PeerId, Peer> peers_;    // actors are the desk's, too
-  std::deque<PeerId> line_;         // whose draws wait, as they were asked for
+  std::deque<PeerId> line_;         // whose turns wait, as they came
+  std::vector<std::uint64_t> numbers_;  // scratch
+  std::vector<float> errors_;           // scratch
   bool over_ = false;
   double leaves_by_s_ = 0;
   std::atomic<bool> leaves_{false}, done_{false};

@@ -97,22 +97,31 @@ Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbe
   return writer.Done();
 }
 
-std::size_t AnswerBytes(std::size_t part, std::size_t record_size) {
-  return sizeof(ReplayAnswer) + part * (sizeof(std::uint64_t) + sizeof(float) * (1 + record_size));
+std::size_t DrawPadding(std::size_t part, std::size_t record_size) { return part * (1 + record_size) % 2; }
+
+std::size_t AnswerBytes(std::size_t draws, std::size_t part, std::size_t record_size) {
+  const std::size_t floats = part * (1 + record_size) + DrawPadding(part, record_size);
+  return sizeof(ReplayAnswer) + draws * (part * sizeof(std::uint64_t) + floats * sizeof(float));
 }
 
-ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
-                        ReplayDraw& draw) {
-  const std::size_t record_size = ReplayBuffer::RecordSize(layout, action_size);
-  if (message.size() != AnswerBytes(draw.size(), record_size))
-    Fail("a message of {} bytes is no draw of {} transitions", message.size(), draw.size());
+ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t record_size, std::size_t most) {
+  const std::size_t bytes = message.size();
+  if (bytes < sizeof(ReplayAnswer)) Fail("a message of {} bytes is no draw", bytes);
   const auto answer = ReadOne<ReplayAnswer>(message);
+  if (answer.draws == 0 || answer.draws > most || bytes != AnswerBytes(answer.draws, part, record_size))
+    Fail("a message of {} bytes is not {} draws of {} transitions, of {} at most", bytes, answer.draws, part, most);
+  return answer;
+}
+
+void DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
+                ReplayDraw& draw) {
+  const std::size_t record_size = ReplayBuffer::RecordSize(layout, action_size);
+  const std::size_t floats = draw.size() * record_size + DrawPadding(draw.size(), record_size);
+  if (records.size() != floats) records = AlignedBuffer<float>(floats);
   ReadTo(message, std::span(draw.numbers));
   ReadTo(message, std::span(draw.weights));
-  if (records.size() != draw.size() * record_size) records = AlignedBuffer<float>(draw.size() * record_size);
   ReadTo(message, records.span());
   ReplayBuffer::Unpack(layout, action_size, records.span(), draw.size(), draw.transitions);
-  return answer;
 }
 
 }  // namespace trireme

@@ -5,10 +5,13 @@
 //                            {"welcome": ..., "inserted": ...}  text
 //   a policy                 kPolicy, then as in trajectory_message.h
 //   a turn                   kTurn, ReplayTurn, numbers and errors of transitions that it has learned from
-//                            a draw, where it asked for one: ReplayAnswer, numbers, weights, records (ReplayBuffer)
+//                            draws, as many as it asked for, in one message or several: ReplayAnswer, then of each
+//                            numbers, weights, records (ReplayBuffer), up to a multiple of 8 bytes
 //   {"over": true}           kOver: the run has ended
 //
-// A learner that is refused is told why, after kReplayRefuses: other servers say other things. Draws are answered in the order in which they were asked for, each when the rate limiter allows it.
+// A learner that is refused is told why, after kReplayRefuses: other servers say other things. Draws are answered in the
+// order in which they were asked for, when the rate limiter allows it. For small ones messages cost more than drawing, so
+// what may go at the same time goes together.
 //
 // Thread safety: plain functions.
 #pragma once
@@ -52,24 +55,28 @@ struct ReplayRun {
 enum class ReplayWord : std::uint64_t { kPolicy = 1, kTurn = 2, kOver = 3 };
 
 struct ReplayTurn {
-  std::uint64_t wanted = 0;  // number of the draw that is asked for; 0: none
-  double beta = 0;
+  std::uint64_t wanted = 0;  // draws that are asked for
+  double beta = 0;           // of them
   std::uint64_t corrected = 0;  // errors that follow
 };
 Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,
                     std::span<const float> errors);
 
 struct ReplayAnswer {
-  std::uint64_t draw = 0;  // its number
+  std::uint64_t draws = 0;  // that follow
   std::uint64_t inserted = 0, overwritten_errors = 0;
   // Since the last answer to anybody: episodes that have ended, and how many versions old the policies of trajectories were
   // when they came.
   EpisodeTotals episodes;
   Staleness lag;
 };
-std::size_t AnswerBytes(std::size_t part, std::size_t record_size);
-// Reads what follows the answer. Throws Error when it is no draw of this size.
-ReplayAnswer DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
-                        ReplayDraw& draw);
+std::size_t AnswerBytes(std::size_t draws, std::size_t part, std::size_t record_size);
+// Floats that follow a draw, for the next one to lie as it must.
+std::size_t DrawPadding(std::size_t part, std::size_t record_size);
+// Throws Error when what follows are no draws of this size, or more than `most`.
+ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t record_size, std::size_t most);
+// The next draw of a message whose answer was read. `records`: memory.
+void DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
+                ReplayDraw& draw);
 
 }  // namespace trireme

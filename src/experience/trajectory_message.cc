@@ -1,6 +1,7 @@
 #include "trireme/experience/trajectory_message.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -19,17 +20,21 @@ std::size_t BytesOf(const TrajectoryShape& shape, std::size_t cut_off) {
   return sizeof(TrajectoryHeader) + floats * sizeof(float) + 2 * samples + cut_off * sizeof(int);
 }
 
+// Looks at all of them, whatever it finds, so that it looks at many at once.
 void CheckNumbers(std::span<const float> values, const char* what) {
-  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-    Fail("a trajectory whose {} are not all finite", what);
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  std::uint32_t not_finite = 0;
+  for (const float value : values) not_finite |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
+  if (not_finite != 0) Fail("a trajectory whose {} are not all finite", what);
 }
 
-void CheckRows(const RowLayout& layout, std::span<const float> rows) {
+void CheckRows(const EnvSpec& env, const RowLayout& layout, std::span<const float> rows) {
   if (layout.plain()) return CheckNumbers(rows, "observations");
+  const bool bytes = env.obs.type == ObsType::kUint8;  // which are numbers, all of them
   std::vector<float> obs;
   std::vector<std::uint8_t> masks;
   for (std::size_t at = 0; at < rows.size(); at += layout.width()) {
-    CheckNumbers({layout.ReadObs(rows.data() + at, 1, obs), layout.obs_size()}, "observations");
+    if (!bytes) CheckNumbers({layout.ReadObs(rows.data() + at, 1, obs), layout.obs_size()}, "observations");
     const std::uint8_t* mask = layout.ReadMasks(rows.data() + at, 1, masks);
     for (std::size_t i = 0; mask != nullptr && i < layout.mask_size(); ++i) {
       if (mask[i] > 1) Fail("a trajectory whose masks are neither 0 nor 1");
@@ -42,7 +47,8 @@ void CheckChoices(const ActionSpace& space, const float* action, const std::uint
   std::size_t first = 0;
   for (std::size_t part = 0; part < space.parts.size(); ++part) {
     const float choice = action[part];
-    if (!(choice >= 0 && choice < static_cast<float>(space.parts[part])) || choice != std::floor(choice))
+    if (!(choice >= 0 && choice < static_cast<float>(space.parts[part])) ||
+        choice != static_cast<float>(static_cast<int>(choice)))
       Fail("a trajectory with choice {:g} of {}", choice, space.parts[part]);
     if (mask != nullptr && mask[first + static_cast<std::size_t>(choice)] == 0)
       Fail("a trajectory with a choice that was not allowed");
@@ -130,8 +136,8 @@ std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, 
   ReadTo(message, std::span(to.truncated_samples));
   ReadTo(message, std::span(to.truncated_obs));
 
-  CheckRows(layout, to.obs.span());
-  CheckRows(layout, to.truncated_obs);
+  CheckRows(shape.env, layout, to.obs.span());
+  CheckRows(shape.env, layout, to.truncated_obs);
   CheckNumbers(to.extra.span(), "probabilities");
   CheckNumbers(to.rewards.span(), "rewards");
   CheckActions(shape.env, layout, to);

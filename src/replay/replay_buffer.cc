@@ -102,6 +102,16 @@ void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch&
       [&](std::size_t i) { return records_.data() + slots[i] * width_; }, out);
 }
 
+void ReplayBuffer::GatherRecords(std::span<const std::uint32_t> slots, std::span<float> records) const {
+  TRIREME_CHECK(records.size() == slots.size() * width_);
+  const auto from = [&](std::size_t i) { return records_.data() + slots[i] * width_; };
+  for (std::size_t i = 0; i < std::min(slots.size(), kAhead); ++i) Prefetch(from(i), width_);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (i + kAhead < slots.size()) Prefetch(from(i + kAhead), width_);
+    std::copy_n(from(i), width_, records.data() + i * width_);
+  }
+}
+
 void ReplayBuffer::Unpack(const RowLayout& layout, int action_size, std::span<const float> records,
                           std::size_t n, TransitionBatch& out) {
   const std::size_t width = RecordSize(layout, action_size);

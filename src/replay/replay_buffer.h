@@ -37,6 +37,9 @@ class ReplayBuffer {
   // made for the same layout and at least slots.size() rows. Several cache misses are in flight at once.
   void Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const;
 
+  // The records of the slots, as they lie in memory, one after the other. Every slot must be below size().
+  void GatherRecords(std::span<const std::uint32_t> slots, std::span<float> records) const;
+
   // The record of a slot below size(), as it lies in memory, and what a record is for these shapes, in floats.
   std::span<const float> record(std::size_t slot) const {
     return records_.span().subspan(slot * width_, width_);

@@ -65,8 +65,7 @@ void ReplayPart::Sample(RandomStream& random, double beta, ReplayDraw& draw) {
 void ReplayPart::SampleRecords(RandomStream& random, double beta, std::span<std::uint64_t> numbers,
                                std::span<float> weights, std::span<float> records) {
   DrawSlots(random, beta, numbers, weights);
-  float* to = records.data();
-  for (const std::uint32_t slot : slots_) to = std::ranges::copy(buffer_.record(slot), to).out;
+  buffer_.GatherRecords(slots_, records);
 }
 
 void ReplayPart::Update(std::span<const std::uint64_t> numbers, std::span<const float> errors) {
