@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kTokenRefused = "refused the token";
 constexpr auto kLook = 100ms;        // who waits looks for a reason to give up so often
-constexpr auto kPatience = 500ms;    // with a server, before it is passed over
+constexpr auto kMoment = 2ms;        // that one server is waited for, before all are looked at again
 constexpr auto kPushAgain = 1ms;     // who waits sends the next message that has not left so soon
 constexpr double kAgain = 0.25;      // seconds between attempts to connect
 constexpr double kTell = 5;          // seconds after which people are told
@@ -78,7 +78,6 @@ struct RemoteReplay::Server {
   std::string address;
   std::unique_ptr<Stream> stream = nullptr;  // null: not connected
   std::future<Opened> opening = {};          // a stream that is to be: nobody waits for a server that is gone
-  bool away = false;                         // it has not answered in time
   double tried_s = -1e9;                     // when it was connected last
   int owed = 0;                              // draws that were asked for and not used
   Incoming* arrived = nullptr;               // draws that have come,
@@ -141,8 +140,7 @@ bool RemoteReplay::Connect(Server& server, Deadline deadline) {
     Lose(server);
     return false;
   }
-  server.away = false;
-  if (!params_.empty()) server.policy = PolicyMessage(params_);
+  server.policy = policy_;
   return true;
 }
 
@@ -187,11 +185,12 @@ void RemoteReplay::Ask(Server& server) {
   server.errors.clear();
 }
 
+// Learners in step have the same parameters: the first publishes them.
 void RemoteReplay::Begin(std::span<const float> params) {
-  params_.assign(params.begin(), params.end());
-  const Outgoing policy = PolicyMessage(params_);
+  if (run_.learner != 0) return;
+  policy_ = PolicyMessage(params);
   for (const auto& server : servers_) {
-    server->policy = policy;
+    server->policy = policy_;
     Push(*server);
   }
 }
@@ -225,7 +224,6 @@ bool RemoteReplay::Receive(Server& server, Deadline deadline) {
                    static_cast<std::size_t>(server.owed));
   server.arrived = message;
   server.unread = answer.draws;
-  server.away = false;
   episodes_ += answer.episodes;
   received_.lag += answer.lag;
   return true;
@@ -254,22 +252,17 @@ void RemoteReplay::Look(double waited_s) {
 const ReplayDraw& RemoteReplay::Draw(int, std::uint64_t, double beta) {
   beta_ = beta;
   const double begun_s = MonotonicSeconds();
+  const std::size_t count = servers_.size();
+  const auto take = [&](Deadline deadline) { return Take(*servers_[turn_++ % count], deadline); };
   for (;;) {
-    // Whoever has not been passed over is waited for; the others are only looked at.
-    for (std::size_t i = 0; i < servers_.size(); ++i) {
-      Server& server = *servers_[turn_++ % servers_.size()];
-      const bool alone = std::ranges::all_of(servers_, [](const auto& s) { return s->away; });
-      const auto patience = alone ? std::chrono::milliseconds(kLook) / static_cast<int>(servers_.size())
-                                  : server.away ? 0ms : std::chrono::milliseconds(kPatience);
-      if (Take(server, Clock::now() + patience)) {
-        said_ = false;
-        received_.waited_s += MonotonicSeconds() - begun_s;
-        return draw_;
-      }
-      server.away = true;
-    }
+    bool taken = false;
+    for (std::size_t i = 0; i < count && !taken; ++i) taken = take(Clock::now());
+    if (taken || take(Clock::now() + kMoment)) break;
     Look(MonotonicSeconds() - begun_s);
   }
+  said_ = false;
+  received_.waited_s += MonotonicSeconds() - begun_s;
+  return draw_;
 }
 
 void RemoteReplay::Correct(int, std::span<const float> errors) {

@@ -1,8 +1,9 @@
 // A learner's draws from replay servers (replay_desk.h): what was asked for early comes while it learns.
 //
 // Each server owes some draws all the time; when half of them are used it is asked for as many again, with the errors of
-// those that were. Servers take turns. One that does not answer in time is passed over until it does, so that the learner goes on with the others;
-// one whose stream breaks is connected again. When none answers the learner waits, and says so.
+// those that were. Servers take turns among those who have an answer ready, so one that is slow, frozen or gone holds up
+// nobody as long as another one answers. Who is gone is looked for again. When none answers the learner waits, and says
+// so.
 //
 // Thread safety: belongs to the learner's thread.
 #pragma once
@@ -78,7 +79,7 @@ class RemoteReplay final : public ReplaySource {
   Server* drawn_from_ = nullptr;
   ReplayDraw draw_;
   AlignedBuffer<float> records_;
-  std::vector<float> params_;  // that were published last
+  Outgoing policy_;  // that was published last
   EpisodeTotals episodes_;
   ReceivedExperience received_;
   double beta_ = 0;

@@ -71,6 +71,10 @@ void Actors::Listen() {
 void Actors::GiveUp(double waited_s) {
   const TrainOptions& options = context_.options;
   if (worker_failed_.load()) Fail("another worker failed");
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_.empty()) Fail("{}", failure_);
+  }
   const bool nobody = per_worker_ == 0 && (service_ == nullptr || service_->desk().actors() == 0);
   if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {
     Fail(
@@ -181,13 +185,13 @@ void Actors::JoinServers() {
                                          .version = options.version,
                                          .wait_s = context_.settings.run.server.wait_s,
                                          .stop = [this] { return ending(); }},
-                             .actors = actors / count + (i < actors % count ? 1 : 0),
-                             .say = {}};
+                             .actors = actors / count + (i < actors % count ? 1 : 0)};
     of_servers_.emplace_back([this, actor] {
       try {
         RunActors(actor);
       } catch (const std::exception& error) {
-        if (!ending()) context_.options.say(fmt::format("actors of this process have ended: {}", error.what()));
+        const std::lock_guard lock(failure_mutex_);
+        if (failure_.empty()) failure_ = fmt::format("an actor: {}", error.what());
       }
     });
   }

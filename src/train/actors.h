@@ -74,6 +74,8 @@ class Actors {
   std::atomic<bool> waits_{false};         // people were told that nobody sends
   std::once_flag joined_servers_;
   std::vector<std::thread> of_servers_;  // see JoinServers
+  std::mutex failure_mutex_;  // guards failure_
+  std::string failure_;       // of an actor that has joined replay servers
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
 
