@@ -1,7 +1,10 @@
-/* An environment whose steps take time and no processor, for tune_hosts_bench: a search over it is limited by nothing but itself. */
+/* An environment whose steps take time and no processor, for tune_hosts_bench and actors_bench: what steps it is limited by nothing
+ * but itself. */
 #include <time.h>
 
 #include "trireme/env_plugin.h"
+
+static const trireme_option options[] = {{"us", TRIREME_INT, 2000, NULL, 1, 999999, "microseconds of a step"}};
 
 typedef struct {
   int step; /* of the episode */
@@ -21,13 +24,13 @@ static void slow_reset(Slow* slow, trireme_copy* copy) {
 }
 
 static void slow_step(Slow* slow, trireme_copy* copy) {
-  const struct timespec time = {0, 2000000};
+  const struct timespec time = {0, copy->options[0].whole * 1000};
   nanosleep(&time, NULL);
   ++slow->step;
   copy->obs[0] = 1.0f;
   copy->reward = copy->action[0] == 1 ? 1 : 0;
 }
 
-TRIREME_SINGLE_ENV(slow, Slow, "Slow-v0", "a step takes two milliseconds of sleep", NULL, 0)
+TRIREME_SINGLE_ENV(slow, Slow, "Slow-v0", "a step takes two milliseconds of sleep, unless said", options, 1)
 
 TRIREME_PLUGIN(&slow)

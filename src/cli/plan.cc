@@ -1,5 +1,5 @@
-// `trireme plan`: how fast training would be with 1, 2, 4, ... 1024 workers, predicted from measured
-// constants.
+// `trireme plan`: how fast training would be with 1, 2, 4, ... 1024 workers, or with actors on other hosts, predicted from
+// measured constants.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "trireme/cli/commands.h"
 #include "trireme/cli/json_output.h"
 #include "trireme/cli/run_flags.h"
+#include "trireme/plan/actors.h"
 #include "trireme/plan/constants.h"
 #include "trireme/plan/forecast.h"
 #include "trireme/plan/runs.h"
@@ -35,6 +36,7 @@ struct PlanConfig {
   ForecastQuestion question = {.scenario = {.cores = UsableProcessors()}, .straggler = ""};
   double latency_us = 30, bandwidth_gbit = 10;
   double seconds = 6;
+  int actors = 0, actor_hosts = 0;
 
   // Each is an option, --workers-up-to and so on, and this is its help.
   void Fields(ConfigFields& field) {
@@ -42,6 +44,10 @@ struct PlanConfig {
     field("latency_us", latency_us, "microseconds of a message between hosts (30)", Positive());
     field("bandwidth_gbit", bandwidth_gbit, "gigabits per second of a host's link (10)", Positive());
     field("seconds", seconds, "time to measure for (6)", Between(0.1, 3600));
+    field("actors", actors, "predict 1, 2, 4, ... actors up to this, and a learner that only learns",
+          Between(0, 65'536));
+    field("actor_hosts", actor_hosts, "hosts that the actors share (one for each --cores of them)",
+          Between(0, 65'536));
   }
 };
 
@@ -87,7 +93,7 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& 
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
   if (run.has_actors())
-    Fail("plan knows workers that collect for themselves: leave out actors, listen and replay_servers");
+    Fail("for a run whose workers only learn say how many actors: --actors 64, and leave out listen and replay_servers");
   run.store = way.store;
   run.server.addresses = "1";
   run.server.pace = way.pace;
@@ -95,6 +101,18 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& 
   run.workers = workers * run.split().members;
   settings->Resolve();
   return settings;
+}
+
+// What was said about it.
+void SetNetwork(const PlanFlags& flags, const PlanConfig& config, auto& constants) {
+  if (flags.plan.contains("latency_us")) {
+    constants.network.latency_s = 1e-6 * config.latency_us;
+    constants.origins.emplace_back("network_latency", "--latency-us");
+  }
+  if (flags.plan.contains("bandwidth_gbit")) {
+    constants.network.bytes_per_s = 1e9 / 8 * config.bandwidth_gbit;
+    constants.origins.emplace_back("network_bytes", "--bandwidth-gbit");
+  }
 }
 
 void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeSettings& make_settings,
@@ -115,14 +133,7 @@ void ReadConstants(const PlanFlags& flags, const PlanConfig& config, const MakeS
     Calibrate(make_settings, config.seconds, stop, constants, notes);
   }
   if (stop) return;
-  if (flags.plan.contains("latency_us")) {
-    constants.network.latency_s = 1e-6 * config.latency_us;
-    constants.origins.emplace_back("network_latency", "--latency-us");
-  }
-  if (flags.plan.contains("bandwidth_gbit")) {
-    constants.network.bytes_per_s = 1e9 / 8 * config.bandwidth_gbit;
-    constants.origins.emplace_back("network_bytes", "--bandwidth-gbit");
-  }
+  SetNetwork(flags, config, constants);
   if (!flags.save_constants.empty()) constants.WriteTo(flags.save_constants);
 }
 
@@ -138,10 +149,81 @@ void CheckFolders(const PlanFlags& flags) {
   }
 }
 
+void PrintReport(const PlanFlags& flags, const JsonOutput& json, const CommandReport& report) {
+  if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
+  if (flags.json) {
+    json.Print(report.ToJson());
+    return;
+  }
+  fmt::print("{}", report.ToText());
+  if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);
+}
+
+// What was asked that a prediction with actors has no answer to.
+void CheckAboutActors(const PlanFlags& flags) {
+  std::string about_workers;
+  for (const char* name : {"workers_up_to", "servers", "servers_on", "ssp", "straggler"}) {
+    if (flags.plan.contains(name)) about_workers = OptionOf(name);
+  }
+  if (!flags.constants.empty()) about_workers = "--constants";
+  if (!flags.save_constants.empty()) about_workers = "--save-constants";
+  if (flags.validate) about_workers = "--validate";
+  if (!about_workers.empty())
+    Fail("{} is about workers that collect for themselves: leave it out, or --actors", about_workers);
+}
+
+std::unique_ptr<RunSettings> SettingsWithActors(const PlanFlags& flags, const std::string& listen) {
+  auto settings = SettingsOfNewRun(flags);
+  RunConfig& run = settings->run;
+  if (run.on_replay_servers()) {
+    Fail(
+        "plan does not know replay servers: leave out replay_servers, which predicts actors whose learner "
+        "remembers "
+        "for itself");
+  }
+  if (!run.schedule.empty()) Fail("plan does not know orders of actors and a learner: leave out schedule");
+  run.actors = 0;  // all on other hosts
+  run.listen = listen;
+  settings->Resolve();
+  return settings;
+}
+
+int PlanActors(const PlanFlags& flags, const PlanConfig& config, const JsonOutput& json) {
+  CheckAboutActors(flags);
+  const std::atomic<bool>& stop = StopOnSignals();
+  std::vector<std::string> notes;
+  const auto make_settings = [&](const std::string& listen) {
+    auto settings = SettingsWithActors(flags, listen);
+    if (settings->env().processes != nullptr) {
+      notes.emplace_back(
+          "environments step in processes of their own, whose processor time is not known: where a host has "
+          "more actors "
+          "than processors, it may be slower than predicted");
+    }
+    return settings;
+  };
+  ActorConstants constants;
+  try {
+    if (!flags.json) fmt::print(stderr, "measuring for about {:g} s\n", config.seconds);
+    constants = MeasureActors(make_settings, config.seconds, stop);
+  } catch (const Error&) {
+    if (!stop) throw;
+    return InterruptedCode();
+  }
+  SetNetwork(flags, config, constants);
+  const ActorQuestion question{
+      .up_to = config.actors, .hosts = config.actor_hosts, .cores = config.question.scenario.cores};
+  PrintReport(flags, json, MakeActorReport(constants, question, std::move(notes)));
+  return 0;
+}
+
 int RunPlan(const PlanFlags& flags) {
   const JsonOutput json(flags.json);
   PlanConfig config = ReadConfig(flags);
   CheckFolders(flags);
+  if (config.actors > 0) return PlanActors(flags, config, json);
+  if (config.actor_hosts > 0)
+    Fail("--actor-hosts {}: say how many actors they share, as in --actors 64", config.actor_hosts);
   const MakeSettings make_settings = [&](const PlanWay& way, int workers) {
     return SettingsFor(flags, way, config.question.scenario.bound, workers);
   };
@@ -168,22 +250,15 @@ int RunPlan(const PlanFlags& flags) {
     if (!flags.json) fmt::print(stderr, "running what this machine can run\n");
     Validate(constants, make_settings, config.seconds / 6, stop, forecast);
   }
-  const CommandReport report = MakeReport(forecast, constants);
-  if (!flags.out.empty()) WriteFileAtomically(flags.out, report.plot.ToSvg());
-  if (flags.json) {
-    json.Print(report.ToJson());
-  } else {
-    fmt::print("{}", report.ToText());
-    if (!flags.out.empty()) fmt::print("picture: {}\n", flags.out);
-  }
+  PrintReport(flags, json, MakeReport(forecast, constants));
   return stop ? InterruptedCode() : 0;
 }
 
 }  // namespace
 
 Command AddPlanCommand(CommandLine& program) {
-  CommandLine& command =
-      program.AddCommand("plan", "Predict the speed-up of up to 1024 workers by simulation");
+  CommandLine& command = program.AddCommand(
+      "plan", "Predict the speed-up of up to 1024 workers by simulation, or what actors bring");
   auto flags = std::make_shared<PlanFlags>();
   AddEnvOptions(command, *flags);
   command.Option("--algo", flags->algo, "algorithm (ppo unless said); `trireme algos` lists them");

@@ -169,6 +169,81 @@ TEST_F(PlanTest, PrecisionCodecsAndSplitsArePlanned) {
   EXPECT_EQ(split["validation"][0]["workers"], 2);
 }
 
+// An actor and a learner, each as it is alone.
+TEST_F(PlanTest, ActorsOnOtherHostsArePlanned) {
+  for (const char* algo : {"impala", "appo", "apex"}) {
+    SCOPED_TRACE(algo);
+    const Outcome outcome =
+        RunTrireme({"plan",          "--env",     "CartPole-v1", "--algo",     algo,
+                    "--set",         "envs=16",   "--set",       "horizon=16", "--set",
+                    "hidden=[16]",   "--seconds", "0.2",         "--actors",   "12",
+                    "--actor-hosts", "3",         "--cores",     "4",          "--bandwidth-gbit",
+                    "0.1",           "--json",    "--out",       Path("p.svg")});
+    const Json json = ResultOf(outcome);
+    EXPECT_EQ(outcome.err, "");
+    std::vector<std::vector<int>> hosts;
+    for (const Json& row : json["rows"]) hosts.push_back({row["actors"], row["hosts"]});
+    EXPECT_EQ(hosts, (std::vector<std::vector<int>>{{1, 1}, {2, 2}, {4, 3}, {8, 3}, {12, 3}}));
+    const Json& constants = json["constants"];
+    for (const char* name : {"actor_steps_per_s", "actor_processors", "learner_steps_per_s",
+                             "trajectory_bytes", "policy_bytes"}) {
+      EXPECT_GT(constants[name]["value"], 0) << name;
+      EXPECT_EQ(constants[name]["origin"], "measured") << name;
+    }
+    EXPECT_EQ(constants["trajectory_steps"]["value"], 16 * 2);
+    EXPECT_EQ(constants["network_bytes_per_s"]["origin"], "--bandwidth-gbit");
+    for (const Json& row : json["rows"]) {
+      EXPECT_GT(row["steps_per_s"], 0);
+      EXPECT_LE(row["steps_per_s"], constants["learner_steps_per_s"]["value"]);
+    }
+    EXPECT_NE(ReadText(Path("p.svg")).find("sum of actors alone"), std::string::npos);
+  }
+}
+
+TEST_F(PlanTest, WithoutALibraryActorsAreMeasuredThroughSharedMemory) {
+  std::filesystem::copy_file(kBinary, Path("trireme"));
+  const Json json = ResultOf(Process(Path("trireme"), {"plan", "--env", "CartPole-v1", "--algo", "impala",
+                                                       "--seconds", "0.2", "--actors", "2", "--json"})
+                                 .Wait());
+  EXPECT_EQ(json["rows"].size(), 2u);
+}
+
+TEST_F(PlanTest, InterruptWhileActorsAreMeasured) {
+  Process process(kBinary,
+                  {"plan", "--env", "CartPole-v1", "--algo", "impala", "--actors", "4", "--seconds", "3600"});
+  ASSERT_TRUE(process.RunsUntil([&] { return process.Catches(SIGINT); }));
+  process.Signal(SIGINT);
+  const Outcome outcome = process.Wait();
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST_F(PlanTest, RefusesWhatMakesNoSenseWithActors) {
+  const auto refused = [&](const std::string& algo, const Args& more, const std::vector<std::string>& parts) {
+    SCOPED_TRACE(::testing::PrintToString(more));
+    const Outcome outcome = RunTrireme(Args{"plan", "--env", "CartPole-v1", "--algo", algo, "--json"} + more);
+    ExpectRefused(outcome, parts);
+    EXPECT_EQ(outcome.code, 2);
+  };
+  const Args actors = {"--actors", "4"};
+  refused("ppo", actors, {"ppo", "impala, appo, apex"});
+  refused("impala", {"--actors", "-1"}, {"--actors"});
+  refused("impala", {"--actors", "few"}, {"--actors", "few"});
+  refused("impala", {"--actor-hosts", "4"}, {"--actor-hosts 4", "--actors"});
+  refused("impala", {"--set", "actors=4"}, {"--actors"});
+  refused("impala", {"--set", "listen=127.0.0.1:0"}, {"--actors"});
+  refused("apex", actors + Args{"--set", "replay_servers=127.0.0.1:1"}, {"replay_servers"});
+  refused("impala", actors + Args{"--set", "schedule=0< 0> 1< 1>"}, {"schedule"});
+  refused("impala", actors + Args{"--store", "shared"}, {"--store allreduce"});
+  for (const Args& each : {Args{"--validate"},
+                           {"--workers-up-to", "4"},
+                           {"--ssp", "2"},
+                           {"--constants", "c.toml"},
+                           {"--save-constants", "c.toml"},
+                           {"--straggler", "worker=1,factor=5"}})
+    refused("impala", actors + each, {each[0], "--actors"});
+}
+
 TEST_F(PlanTest, InterruptWhileMeasuringLeavesNothing) {
   Args args = Plan({"--json", "--save-constants", Path("c.toml")});
   std::ranges::replace(args, "0.2", "3600");

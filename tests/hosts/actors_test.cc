@@ -30,7 +30,8 @@ class HostsWithActors : public HostsTest {
                {"envs=16", "horizon=16", "hidden=[32]", "rounds=2", "eval_every=4096", "eval_episodes=20"});
   }
   void StartLearner(const Args& words) { learner_ = network_->Start(kLearnerHost, kBinary, words); }
-  std::unique_ptr<Process> StartActor(int host, const std::string& whom, const std::string& actors = "1") const {
+  std::unique_ptr<Process> StartActor(int host, const std::string& whom,
+                                      const std::string& actors = "1") const {
     return network_->Start(host, kBinary,
                            Args{"actor", "--learner", whom, "--actors", actors, "--wait", "60"} + Token());
   }
@@ -72,8 +73,8 @@ class HostsWithActors : public HostsTest {
 
 // One host is cut off for a while, another for good.
 TEST_F(HostsWithActors, TheLearnerGoesOnWithThoseWhoAreThereAndReachesItsTarget) {
-  StartLearner(Learner("CartPole-v1", "impala",
-                       {"--listen", kAddress, "--steps", "400000", "--set", "target=400"}));
+  StartLearner(
+      Learner("CartPole-v1", "impala", {"--listen", kAddress, "--steps", "400000", "--set", "target=400"}));
   std::vector<std::unique_ptr<Process>> actors(kLearnerHost);
   for (int host = 1; host < kLearnerHost; ++host) {
     actors[host] = StartActor(host, kAddress);
@@ -145,8 +146,9 @@ TEST_P(HostsWithActorsOf, EveryHostCollectsFromEnvironmentsOfOthers) {
   const std::string env = source == "plugin" ? "plugin:" TRIREME_FRAGILE_PLUGIN ":Fragile-v0"
                           : source == "py"   ? "py:" TRIREME_PYTHON_ENVS "/trouble.py:Walk"
                                              : "gym:CartPole-v1";
-  StartLearner(Learner(env, "impala", {"--listen", kAddress, "--steps", "1000000000", "--set", "eval_every=0",
-                                       "--set", "eval_episodes=1"}));
+  StartLearner(Learner(
+      env, "impala",
+      {"--listen", kAddress, "--steps", "1000000000", "--set", "eval_every=0", "--set", "eval_episodes=1"}));
   for (int host = 1; host < kLearnerHost; ++host) {
     SCOPED_TRACE(host);
     const auto actor = StartActor(host, kAddress, "2");

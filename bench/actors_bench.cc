@@ -1,0 +1,174 @@
+// How a learner grows with the hosts of its actors: environment steps per second with actors on 1 to 4 hosts (network namespaces,
+// tests/hosts/network.h), beside what each host reaches alone; then with more and more actors, until the learner is the limit,
+// beside what `trireme plan` predicts. Environments sleep instead of computing (slow_env.c), since all hosts share the processors of
+// one machine.
+//
+//   actors_bench PROGRAM SLOW_ENV [seconds of a run, default 8]
+//
+// Needs the right to make network namespaces.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "network.h"
+#include "process.h"
+
+namespace {
+
+using namespace trireme::testing;
+using Args = std::vector<std::string>;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// Between two hosts: 1 ms one way, 200 Mbit/s.
+constexpr Cable kCable{.latency = std::chrono::microseconds(500), .bytes_per_s = 25e6};
+constexpr int kHosts = 4, kLearnerHost = kHosts + 1;
+constexpr int kFewActors = 2;  // of a host: far from what the learner can take
+
+struct Prediction {
+  double steps_per_s = 0;
+  std::string limit;
+  Json constants;
+};
+
+struct Bench {
+  std::string program, env;
+  fs::path folder;
+  double seconds;
+  Network network{kLearnerHost, kCable};
+  int runs = 0;
+
+  Args Settings() const {
+    return {"--env",     "plugin:" + env + ":Slow-v0",
+            "--algo",    "impala",
+            "--env-arg", "us=500",
+            "--set",     "envs=64",
+            "--set",     "shards=8",
+            "--set",     "horizon=20",
+            "--set",     "rounds=2",
+            "--set",     "hidden=[1024,1024]"};
+  }
+
+  // Steps per second with so many actors on each of these hosts, from when all have joined; and the share of a processor that
+  // the learner's process has had.
+  std::pair<double, double> Rate(const std::vector<int>& hosts, int actors) {
+    const std::string run = folder / fmt::format("run{}", runs++),
+                      at = Network::Address(kLearnerHost) + ":7373";
+    Args words = {"train",   "--listen",   at,       "--out", run,
+                  "--steps", "1000000000", "--json", "--set", "eval_every=0"};
+    const Args settings = Settings();
+    words.insert(words.end(), settings.begin(), settings.end());
+    const auto learner = network.Start(kLearnerHost, program, words);
+    std::vector<std::unique_ptr<Process>> processes;
+    for (const int host : hosts) {
+      processes.push_back(network.Start(
+          host, program, {"actor", "--learner", at, "--actors", std::to_string(actors), "--wait", "60"}));
+    }
+    const auto all = static_cast<std::size_t>(actors) * hosts.size();
+    Await(*learner, [&] { return Count(learner->Err(), " joined") >= all; });
+    const std::size_t skipped = Rows(run).size() + 2;
+    Await(*learner, [&] {
+      const std::vector<Json> rows = Rows(run);
+      return rows.size() > skipped + 4 && Wall(rows.back()) > Wall(rows[skipped]) + seconds;
+    });
+    const std::vector<Json> rows = Rows(run);
+    learner->Signal(SIGINT);
+    const Outcome outcome = learner->Wait();
+    const Json result = Json::parse(outcome.out);
+    for (const auto& process : processes) process->Signal(SIGTERM);
+    for (const auto& process : processes) process->Wait();
+    const double steps = rows.back()["step"].get<double>() - rows[skipped]["step"].get<double>();
+    return {steps / (Wall(rows.back()) - Wall(rows[skipped])),
+            result["cpu_s"].get<double>() / result["wall_s"].get<double>()};
+  }
+
+  // What plan says of so many actors.
+  Prediction Predicted(int actors) const {
+    Args words = {"plan",    "--actors",  std::to_string(actors),  "--actor-hosts", std::to_string(kHosts),
+                  "--cores", "64",        "--latency-us",          "1000",          "--bandwidth-gbit",
+                  "0.2",     "--seconds", std::to_string(seconds), "--json"};
+    const Args settings = Settings();
+    words.insert(words.end(), settings.begin(), settings.end());
+    const Outcome outcome = Process(program, words).Wait(600);
+    if (outcome.code != 0) Give(outcome.err);
+    const Json json = Json::parse(outcome.out);
+    const Json& row = json["rows"].back();
+    return {row["steps_per_s"], row["limit"], json["constants"]};
+  }
+
+  [[noreturn]] static void Give(const std::string& why) {
+    fmt::print(stderr, "actors_bench: {}\n", why);
+    std::exit(1);
+  }
+  static void Await(Process& process, const std::function<bool()>& condition) {
+    if (!process.RunsUntil(
+            [&] {
+              if (condition()) return true;
+              usleep(20'000);
+              return false;
+            },
+            300))
+      Give(process.Err());
+  }
+  static std::size_t Count(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+    return count;
+  }
+  static std::vector<Json> Rows(const std::string& run) {
+    std::vector<Json> rows;
+    std::ifstream in(run + "/metrics.jsonl");
+    for (std::string line; std::getline(in, line) && !in.eof();) rows.push_back(Json::parse(line));
+    return rows;
+  }
+  static double Wall(const Json& row) { return row["wall_s"]; }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "actors_bench PROGRAM SLOW_ENV [seconds of a run]\n");
+    return 2;
+  }
+  std::string folder = "/tmp/trireme-actors-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return 1;
+  Bench bench{.program = fs::absolute(argv[1]),
+              .env = fs::absolute(argv[2]),
+              .folder = folder,
+              .seconds = argc > 3 ? std::atof(argv[3]) : 8};
+  fmt::print("{} actors on each host\n{:>5} {:>9} {:>13} {:>11}\n", kFewActors, "hosts", "steps/s",
+             "sum of alone", "of the sum");
+  std::vector<double> alone;
+  for (int host = 1; host <= kHosts; ++host) alone.push_back(bench.Rate({host}, kFewActors).first);
+  std::vector<int> hosts;
+  for (int host = 1; host <= kHosts; ++host) {
+    hosts.push_back(host);
+    const double sum = std::accumulate(alone.begin(), alone.begin() + host, 0.0);
+    const double rate = bench.Rate(hosts, kFewActors).first;
+    fmt::print("{:>5} {:>9.0f} {:>13.0f} {:>9.1f} %\n", host, rate, sum, 100 * rate / sum);
+    std::fflush(stdout);
+  }
+  fmt::print("\n{:>5} {:>7} {:>9} {:>12} {:>13} {:>9} {:>22}\n", "hosts", "actors", "steps/s", "predicted/s",
+             "predicted by", "off", "learner's processors");
+  Json constants;
+  for (const int each : {2, 4, 8, 16}) {
+    const Prediction predicted = bench.Predicted(kHosts * each);
+    constants = predicted.constants;
+    const auto [rate, processors] = bench.Rate(hosts, each);
+    fmt::print("{:>5} {:>7} {:>9.0f} {:>12.0f} {:>13} {:>+7.1f} % {:>22.2f}\n", kHosts, kHosts * each, rate,
+               predicted.steps_per_s, predicted.limit, 100 * (predicted.steps_per_s / rate - 1), processors);
+    std::fflush(stdout);
+  }
+  fmt::print("constants of the last prediction: {}\n", constants.dump());
+  fs::remove_all(folder);
+}
