@@ -1,7 +1,9 @@
 // The contract of transport.h, for every transport: in memory, gRPC over TCP, gRPC over Unix sockets, shared memory.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/rpc/memory_transport.h"
@@ -392,6 +394,32 @@ TEST_P(Contract, OnTimeIsCalledWhenItAskedFor) {
   server->Run(ticker, [&] { return ticker.ticks == 10 || Clock::now() > start + 20s; });
   EXPECT_EQ(ticker.ticks, 10);
   EXPECT_GE(Clock::now(), start + 9 * 20ms);
+}
+
+// Once more for each time that somebody has woken it, or for several together.
+TEST_P(Contract, OnTimeIsCalledWhenAnotherThreadWakesTheServer) {
+  struct Sleeper : TestHandler {
+    Deadline OnTime(Deadline) override {
+      ++ticks;
+      return Deadline::max();
+    }
+    std::atomic<int> ticks{0};
+  } sleeper;
+  const auto server = transport().Listen(AnyAddress(), {});
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    const Deadline end = In(60s);
+    for (int i = 0; i < 50; ++i) {
+      const int before = sleeper.ticks;
+      server->Wake();
+      while (sleeper.ticks == before && Clock::now() < end) std::this_thread::yield();
+    }
+    done = true;
+  });
+  server->Run(sleeper, [&] { return done.load(); });
+  other.join();
+  EXPECT_GE(sleeper.ticks, 50);
+  server->Wake();  // nobody runs it
 }
 
 TEST_P(Contract, AServerThatHasNothingToDoStops) {

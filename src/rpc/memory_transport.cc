@@ -124,6 +124,7 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
   void Allow(PeerId peer, std::size_t bytes) override;
+  void Wake() override;
   void Close(PeerId peer, const std::string& reason) override;
 
   // A client arrives. With the mutex held.
@@ -153,6 +154,7 @@ class MemoryTransport::MemoryServer final : public ServerTransport {
   const Limits limits_;
   PeerId served_ = 0;  // whose event came last: everybody gets a turn
   Deadline on_time_ = Deadline::min();
+  bool woken_ = false;  // guarded by the mutex
 };
 
 // ------------------------------------------------------------------------------------------ the client's end
@@ -231,12 +233,18 @@ void MemoryTransport::MemoryServer::Run(Handler& handler, const std::function<bo
     KeepTime(handler, now);
     if (HandleOne(handler)) continue;
     std::unique_lock lock(transport_.mutex_);
-    transport_.changed_.wait_until(lock, std::min(on_time_, now + kTick), [&] { return Next() != nullptr; });
+    transport_.changed_.wait_until(lock, std::min(on_time_, now + kTick),
+                                   [&] { return woken_ || Next() != nullptr; });
   }
 }
 
 void MemoryTransport::MemoryServer::KeepTime(Handler& handler, Deadline now) {
-  if (now >= on_time_) on_time_ = handler.OnTime(now);
+  bool woken = false;
+  {
+    const std::lock_guard lock(transport_.mutex_);
+    woken = std::exchange(woken_, false);
+  }
+  if (woken || now >= on_time_) on_time_ = handler.OnTime(now);
 }
 
 MemoryTransport::MemoryServer::Event MemoryTransport::MemoryServer::EventOf(const Link& link) {
@@ -327,6 +335,12 @@ void MemoryTransport::MemoryServer::Send(PeerId peer, Outgoing message) {
 void MemoryTransport::MemoryServer::Allow(PeerId peer, std::size_t bytes) {
   const std::lock_guard lock(transport_.mutex_);
   if (Link* link = Find(peer)) link->limit = std::min(bytes, limits_.message);
+}
+
+void MemoryTransport::MemoryServer::Wake() {
+  const std::lock_guard lock(transport_.mutex_);
+  woken_ = true;
+  transport_.changed_.notify_all();
 }
 
 void MemoryTransport::MemoryServer::Close(PeerId peer, const std::string& reason) {

@@ -105,6 +105,9 @@ class ServerTransport {
   // it is Limits::first: little is held for a client before the handler knows it. A longer message closes its
   // stream, as does one for which there is no memory. From the handler only.
   virtual void Allow(PeerId peer, std::size_t bytes) = 0;
+  // OnTime is called soon, by whoever runs it, not only when it asked to be. Any thread, as long as it lives. A transport that
+  // cannot keeps to the time that was asked for.
+  virtual void Wake() {}
   // After what was sent; the client sees `reason`. No more messages of this peer are handled. OnClose follows
   // later, never from within this call. From the handler only.
   virtual void Close(PeerId peer, const std::string& reason) = 0;

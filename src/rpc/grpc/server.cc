@@ -27,7 +27,7 @@ constexpr std::size_t kLongestReason = 4096;
 
 // What the tags in the completion queue point to.
 struct GrpcServer::Event {
-  enum Kind { kAccepted, kRead, kWritten, kFinished } kind;
+  enum Kind { kAccepted, kRead, kWritten, kFinished, kWoken } kind;
   Call* call;
 };
 
@@ -107,7 +107,7 @@ void GrpcServer::Run(Handler& handler, const std::function<bool()>& stop) {
   Deadline on_time = Clock::now(), tick = on_time;
   while (!stop()) {
     const Deadline now = Clock::now();
-    if (now >= on_time) on_time = handler.OnTime(now);
+    if (std::exchange(woken_, false) || now >= on_time) on_time = handler.OnTime(now);
     if (now >= tick) {
       CancelOverdue(now);
       tick = now + kTick;
@@ -147,6 +147,12 @@ void GrpcServer::Allow(PeerId peer, std::size_t bytes) {
   if (found != calls_.end()) found->second->limit = std::min(bytes, limits_.message);
 }
 
+// An alarm that has not rung yet is heard after this.
+void GrpcServer::Wake() {
+  static Event event{Event::kWoken, nullptr};
+  if (!alarm_set_.exchange(true)) alarm_.Set(queue_.get(), ToTimespec(Clock::now()), &event);
+}
+
 void GrpcServer::Close(PeerId peer, const std::string& reason) {
   const auto found = calls_.find(peer);
   if (found == calls_.end()) return;
@@ -165,6 +171,11 @@ bool GrpcServer::HandleEvent(Deadline deadline) {
   bool ok = false;
   if (queue_->AsyncNext(&tag, &ok, ToTimespec(deadline)) != grpc::CompletionQueue::GOT_EVENT) return false;
   const Event event = *static_cast<Event*>(tag);
+  if (event.kind == Event::kWoken) {
+    woken_ = true;
+    alarm_set_.store(false);  // before OnTime looks for why
+    return true;
+  }
   Call& call = *event.call;
   switch (event.kind) {
     case Event::kAccepted:
@@ -185,6 +196,8 @@ bool GrpcServer::HandleEvent(Deadline deadline) {
     case Event::kFinished:
       call.finishing = false;
       TellClosed(call);
+      break;
+    case Event::kWoken:
       break;
   }
   if (call.closing && !call.reading && !call.writing && !call.finishing) calls_.erase(call.peer);

@@ -4,11 +4,13 @@
 // queues up in it. A Call is deleted when nothing of it is under way any more.
 #pragma once
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -30,6 +32,7 @@ class GrpcServer final : public ServerTransport {
   void Run(Handler& handler, const std::function<bool()>& stop) override;
   void Send(PeerId peer, Outgoing message) override;
   void Allow(PeerId peer, std::size_t bytes) override;
+  void Wake() override;
   void Close(PeerId peer, const std::string& reason) override;
 
  private:
@@ -61,6 +64,9 @@ class GrpcServer final : public ServerTransport {
   std::unique_ptr<Acceptor> acceptor_;
   Handler* handler_ = nullptr;  // while Run runs
   bool down_ = false;           // nothing new may be started
+  grpc::Alarm alarm_;           // what wakes the queue
+  std::atomic<bool> alarm_set_{false};
+  bool woken_ = false;  // OnTime is due
   PeerId next_peer_ = 1;
   // By number; 0 is the one that waits for a client.
   std::unordered_map<PeerId, std::unique_ptr<Call>> calls_;
