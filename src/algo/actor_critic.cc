@@ -197,9 +197,24 @@ void ActorCritic::LogProbs(const OutputView& policy, const float* actions, const
   }
 }
 
-void ActorCritic::Sample(const ActionRequest& request, Tape& tape) const {
-  const auto& [seed, step, first_env, n, obs, masks, actions, log_probs] = request;
-  const auto [outputs, stride] = Policy(obs, n, tape);
+void ActorCritic::SampleTogether(std::span<const ActionRequest> requests, Tape& tape,
+                                 std::vector<float>& gathered) const {
+  if (requests.size() == 1) return Sample(requests[0], tape);
+  const auto inputs = static_cast<std::size_t>(executor_.network().spec().towers[0].inputs);
+  gathered.clear();
+  for (const ActionRequest& request : requests)
+    gathered.insert(gathered.end(), request.obs, request.obs + request.n * inputs);
+  OutputView policy = Policy(gathered.data(), static_cast<int>(gathered.size() / inputs), tape);
+  for (const ActionRequest& request : requests) {
+    Draw(request, policy, tape.params());
+    policy.data += static_cast<std::ptrdiff_t>(request.n) * policy.stride;
+  }
+}
+
+void ActorCritic::Draw(const ActionRequest& request, const OutputView& policy,
+                       std::span<const float> params) const {
+  const auto& [seed, step, first_env, n, obs, masks, actions, log_probs, rows] = request;
+  const auto [outputs, stride] = policy;
   const StepDraws draws{seed, first_env, step};
   if (head_ == Head::kCategorical) {
     SimdCall<SampleCategorical>(outputs, stride, policy_size_, n, draws, actions, log_probs);
@@ -215,7 +230,7 @@ void ActorCritic::Sample(const ActionRequest& request, Tape& tape) const {
     return;
   }
   // a = mean + std * noise;  log pi(a) = sum_d -noise^2/2 - log std - log(2 pi)/2
-  const std::span<const float> log_std = LogStd(tape.params());
+  const std::span<const float> log_std = LogStd(params);
   const float half_log_two_pi = 0.5f * std::log(2.0f * std::numbers::pi_v<float>);
   for (int b = 0; b < n; ++b) {
     RandomStream random(seed, Purpose::kAction, first_env + static_cast<std::uint32_t>(b), step);

@@ -116,7 +116,13 @@ class ActorCritic {
   }
 
   // Draws actions, and their log-probabilities as `extra`.
-  void Sample(const ActionRequest& request, Tape& tape) const;
+  void Sample(const ActionRequest& request, Tape& tape) const {
+    Draw(request, Policy(request.obs, request.n, tape), tape.params());
+  }
+  // The same for several requests in one pass: together they have no more samples than the tape has room for.
+  // `gathered` is memory.
+  void SampleTogether(std::span<const ActionRequest> requests, Tape& tape,
+                      std::vector<float>& gathered) const;
   // The policy of a rollout that does so. Both outlive it.
   auto Sampler(Tape& tape) const {
     return [this, &tape](const ActionRequest& request) { Sample(request, tape); };
@@ -128,6 +134,9 @@ class ActorCritic {
   void Greedy(const float* obs, const std::uint8_t* masks, int n, Tape& tape, float* actions) const;
 
  private:
+  // From the outputs of the policy for a request.
+  void Draw(const ActionRequest& request, const OutputView& policy, std::span<const float> params) const;
+
   const Executor& executor_;
   bool shared_;
   std::vector<int> parts_;
@@ -149,12 +158,16 @@ class ActorCriticActing final : public Acting {
 
   void SetParams(std::span<const float> params) override { tape_.SetParams(params); }
   void Choose(const ActionRequest& request) override { model_.Sample(request, tape_); }
+  void ChooseTogether(std::span<const ActionRequest> requests) override {
+    model_.SampleTogether(requests, tape_, gathered_);
+  }
 
  private:
   std::optional<ActorCritic> own_model_;
   std::unique_ptr<Tape> own_tape_;
   const ActorCritic& model_;
   Tape& tape_;
+  std::vector<float> gathered_;
 };
 
 }  // namespace trireme

@@ -59,6 +59,10 @@ class Acting {
   virtual void SetParams(std::span<const float> params) = 0;
   // Writes actions, and `extra`, which learners may need.
   virtual void Choose(const ActionRequest& request) = 0;
+  // The same for several at once, of so many environments together, which may be cheaper.
+  virtual void ChooseTogether(std::span<const ActionRequest> requests) {
+    for (const ActionRequest& request : requests) Choose(request);
+  }
   // Whether there is anything more to say of a whole trajectory, which Note then writes to its `extra`.
   virtual bool notes() const { return false; }
   virtual void Note(Trajectory& /*trajectory*/) {}

@@ -1,7 +1,9 @@
 // Collecting as actors do: for learners elsewhere, or in the worker that learns.
 #pragma once
 
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "trireme/algo/algorithm.h"
@@ -27,6 +29,22 @@ class Collector {
  private:
   Acting& acting_;
   Rollout rollout_;
+};
+
+// Nobody chooses any longer: thrown through a rollout, which can then only be destroyed.
+struct ChoicesEnd {};
+
+// Choices that are made elsewhere, with parameters that are as new as those it is given, or newer.
+class ElsewhereActing final : public Acting {
+ public:
+  // `ask` writes what Choose does, or throws ChoicesEnd.
+  explicit ElsewhereActing(std::function<void(const ActionRequest&)> ask) : ask_(std::move(ask)) {}
+
+  void SetParams(std::span<const float> /*params*/) override {}
+  void Choose(const ActionRequest& request) override { ask_(request); }
+
+ private:
+  std::function<void(const ActionRequest&)> ask_;
 };
 
 // A worker that collects for itself: what it learns from next was collected with the parameters it has.

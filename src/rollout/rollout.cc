@@ -47,14 +47,16 @@ void Rollout::Begin(const Normaliser* normaliser) {
 ActionRequest Rollout::Request(const Group& group, int t) {
   const std::size_t at = SampleOf(group, t);
   const int n = group.batch->size();
+  const float* const rows = now_.obs.data() + at * layout_.width();
   return {.seed = shard_.seed,
           .step = step_number_ + static_cast<std::uint64_t>(t),
           .first_env = shard_.first_env() + static_cast<std::uint32_t>(group.first),
           .n = n,
-          .obs = layout_.ReadObs(now_.obs.data() + at * layout_.width(), n, unpacked_),
+          .obs = layout_.ReadObs(rows, n, unpacked_),
           .masks = layout_.mask_size() == 0 ? nullptr : group.batch->masks().data(),
           .actions = now_.actions.data() + at * action_size_,
-          .extra = now_.extra.data() + at};
+          .extra = now_.extra.data() + at,
+          .rows = rows};
 }
 
 void Rollout::BeginStep(const Group& group, int t) {

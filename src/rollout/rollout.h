@@ -40,6 +40,8 @@ struct ActionRequest {
   const std::uint8_t* masks = nullptr;  // [n, choices], of obs; null where everything is always allowed
   float* actions = nullptr;             // [n, action_size], to be written
   float* extra = nullptr;  // [n], to be written if wanted: log-probabilities, for most algorithms
+  const float* rows =
+      nullptr;  // [n, width]: obs and masks as trajectories keep them; null where there are none of these
 };
 
 class Rollout {
