@@ -28,6 +28,7 @@ class RowLayout {
   std::size_t obs_size() const { return obs_size_; }
   std::size_t mask_size() const { return mask_size_; }  // bytes; 0: no masks
   bool plain() const { return plain_; }                 // the row is the observation
+  bool of_bytes() const { return obs_.type == ObsType::kUint8; }
 
   // `n` observations, and their masks where there are any, to rows.
   void Pack(const std::byte* obs, const std::uint8_t* masks, std::size_t n, float* rows) const;

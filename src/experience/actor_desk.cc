@@ -24,6 +24,8 @@ constexpr double kIntroduction = 60;  // seconds in which a stream must have sai
 // An actor begins a trajectory with a policy that came with one of the last answers: it waits for all but kWindow of them
 // before it sends, and kWindow more may have been sent since.
 constexpr std::size_t kGiven = 2 * kWindow + 2;
+// What an actor that is chosen for knows as the version of its policy.
+constexpr std::uint64_t kChosenHere = 1;
 
 }  // namespace
 
@@ -32,7 +34,9 @@ ActorDesk::ActorDesk(ServerTransport& transport, Terms terms, int learners,
     : transport_(transport),
       terms_(std::move(terms)),
       say_(std::move(say)),
-      learners_(static_cast<std::size_t>(learners)) {}
+      learners_(static_cast<std::size_t>(learners)) {
+  if (terms_.inference != nullptr) choices_.emplace(transport_, terms_.shape, *terms_.inference);
+}
 
 void ActorDesk::TakeLeave(bool over) {
   over_ = over;
@@ -79,8 +83,7 @@ void ActorDesk::OnMessage(PeerId id, Incoming& message) {
     if (!peer.ready) {
       Greet(id, peer, ReadText(message));
     } else {
-      Take(peer, message);
-      line_.push_back(id);
+      Take(id, peer, message);
     }
     if (peer.owed) peer.owed = !SendPolicy(id, peer);
     ServeLine();
@@ -111,6 +114,7 @@ void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
                       static_cast<std::uint64_t>(terms_.shape.envs);
     const auto own = static_cast<std::uint64_t>(terms_.own_actors),
                all = static_cast<std::uint64_t>(terms_.learners);
+    peer.seed = learner->seed;
     peer.index = static_cast<int>((own + joined_++ * all + learner->rank) % most);
     transport_.Send(
         id, TextMessage(Json{
@@ -136,21 +140,42 @@ std::vector<std::shared_ptr<const PublishedPolicy>> ActorDesk::Newest() const {
   return newest;
 }
 
-void ActorDesk::Take(Peer& peer, Incoming& message) {
+void ActorDesk::Take(PeerId id, Peer& peer, Incoming& message) {
+  const std::uint64_t number = ReadNumber(message);
+  if (!choices_ || number != 0) return TakeTrajectory(id, peer, number, message);
+  if (choices_->begins(id)) peer.began = VersionsOf(Newest());  // it will be chosen by these, or newer ones
+  choices_->Ask(id, message);
+}
+
+void ActorDesk::TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Incoming& message) {
   if (peer.waiting.size() == kWindow) Fail("an actor that does not wait to be answered");
   Trajectory trajectory;
   if (!spare_.empty()) {
     trajectory = std::move(spare_.back());
     spare_.pop_back();
   }
-  const std::uint64_t number = DecodeTrajectory(message, terms_.shape, trajectory);
+  DecodeTrajectory(message, terms_.shape, trajectory);
   if (number != peer.number + 1)
     Fail("trajectory {} after trajectory {}: each is sent once, in order", number, peer.number);
-  const auto given = std::ranges::find(peer.given, trajectory.policy, &Given::version);
-  if (given == peer.given.end())
-    Fail("a trajectory by version {} of the policy, which it has not been given", trajectory.policy);
+  if (choices_) {
+    choices_->EndTrajectory(id);
+    peer.waiting.push_back({std::move(trajectory), peer.began});
+  } else {
+    const auto given = std::ranges::find(peer.given, trajectory.policy, &Given::version);
+    if (given == peer.given.end())
+      Fail("a trajectory by version {} of the policy, which it has not been given", trajectory.policy);
+    peer.waiting.push_back({std::move(trajectory), given->learners});
+  }
   peer.number = number;
-  peer.waiting.push_back({std::move(trajectory), given->learners});
+  line_.push_back(id);
+}
+
+std::vector<ActorDesk::Then> ActorDesk::VersionsOf(
+    const std::vector<std::shared_ptr<const PublishedPolicy>>& policies) const {
+  std::vector<Then> versions;
+  for (std::size_t i = 0; i < learners_.size(); ++i)
+    versions.push_back({learners_[i].attached, policies[i] == nullptr ? 0 : policies[i]->version});
+  return versions;
 }
 
 void ActorDesk::ServeLine() {
@@ -191,18 +216,21 @@ bool ActorDesk::SendPolicy(PeerId id, Peer& peer) {
   const auto policy = std::ranges::find_if(newest, [](const auto& each) { return each != nullptr; });
   if (policy != newest.end() && *policy != sent_) {  // all actors share one message
     sent_ = *policy;
-    sent_message_ = EncodePolicy(++sent_version_, sent_->params);
+    ++sent_version_;
+    if (!choices_) sent_message_ = EncodePolicy(sent_version_, sent_->params);
   }
   if (sent_ == nullptr) return false;
+  if (choices_) {
+    transport_.Send(id, EncodePolicy(kChosenHere, {}));
+    choices_->Enter(id, peer.seed, static_cast<std::uint32_t>(peer.index * terms_.shape.envs));
+    return true;
+  }
   if (!peer.given.empty() && peer.given.back().version == sent_version_) {
     transport_.Send(id, EncodePolicy(sent_version_, {}));
     return true;
   }
   transport_.Send(id, sent_message_);
-  Given given{.version = sent_version_};
-  for (std::size_t i = 0; i < learners_.size(); ++i)
-    given.learners.push_back({learners_[i].attached, newest[i] == nullptr ? 0 : newest[i]->version});
-  peer.given.push_back(std::move(given));
+  peer.given.push_back({sent_version_, VersionsOf(newest)});
   if (peer.given.size() > kGiven) peer.given.pop_front();
   return true;
 }
@@ -213,6 +241,7 @@ void ActorDesk::OnClose(PeerId peer) {
   if (found->second.ready && !leaves_)
     say_(fmt::format("actor {} at {} is gone", found->second.index, Printable(found->second.address)));
   if (found->second.ready) --ready_;
+  if (choices_) choices_->Leave(peer);
   std::erase(line_, peer);
   peers_.erase(found);
   if (spare_.size() > peers_.size()) spare_.resize(peers_.size());
@@ -221,7 +250,8 @@ void ActorDesk::OnClose(PeerId peer) {
 Deadline ActorDesk::OnTime(Deadline now) {
   const double now_s = MonotonicSeconds();
   const std::lock_guard lock(mutex_);
-  bool waiting = false;
+  if (choices_) choices_->Answer();
+  bool waiting = choices_ && choices_->waiting();
   for (auto& [id, peer] : peers_) {
     if (leaves_) {
       transport_.Close(

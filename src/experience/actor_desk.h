@@ -5,6 +5,7 @@
 //   {"hello": version}       {"welcome": settings of the run, TOML; "seed": ..., "index": ...}: as whom it collects
 //   {"ready": looks}         a policy, when there is one. `looks`: what environment and network are there, which must be those here
 //   a trajectory             a policy, once the trajectory is on its way to a learner
+//   a request for choices    these, with central inference (Terms::inference). Policies then say that there is one, and no more
 //
 // A trajectory goes to the learner with room who was given the fewest: those of a process move in step, so their policies are one.
 // Where there is no room it waits here, and its actor is not answered. An actor may be kWindow trajectories
@@ -25,10 +26,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/experience/desk_choices.h"
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/experience/trajectory_sink.h"
 #include "trireme/rpc/transport.h"
@@ -48,6 +51,8 @@ class ActorDesk final : public ServerTransport::Handler {
     TrajectoryShape shape = {};
     int own_actors = 0;  // those with the first indices, who have no need to join
     int learners = 1;    // of the run, of whom some are here
+    CentralInference* inference =
+        nullptr;  // what chooses for actors, and outlives the desk; null: each for itself
   };
   // For `learners` of this process, over `transport`, which outlives it. `say` is given lines for people.
   ActorDesk(ServerTransport& transport, Terms terms, int learners,
@@ -61,6 +66,8 @@ class ActorDesk final : public ServerTransport::Handler {
   void SetSettings(std::string settings);
   // There may be room for what waits: hands it on. Only for whoever calls the handler.
   void Serve();
+  // Nothing is chosen any more. Called when the transport does not run, before it goes.
+  void EndChoices() { choices_.reset(); }
   // From now on takes leave of the actors. `over`: so is the run; else they wait for it to come back.
   void TakeLeave(bool over);
   // Whether that is done.
@@ -96,6 +103,8 @@ class ActorDesk final : public ServerTransport::Handler {
     std::string address;
     bool greeted = false, ready = false, owed = false;  // owed: the first policy
     int index = 0;
+    std::uint64_t seed = 0;
+    std::vector<Then> began = {};  // where actors do not choose: when its trajectory did
     std::uint64_t number = 0;      // of its last trajectory
     std::deque<Given> given = {};  // those it may still collect with, the newest last
     double opened_s = 0;
@@ -105,9 +114,11 @@ class ActorDesk final : public ServerTransport::Handler {
   // With the lock:
   void Greet(PeerId id, Peer& peer, const std::string& text);
   void CheckLooks(const std::string& text) const;
-  void Take(Peer& peer, Incoming& message);
+  void Take(PeerId id, Peer& peer, Incoming& message);
+  void TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Incoming& message);
   // Of each learner, in order; null: it has none.
   std::vector<std::shared_ptr<const PublishedPolicy>> Newest() const;
+  std::vector<Then> VersionsOf(const std::vector<std::shared_ptr<const PublishedPolicy>>& policies) const;
   // Hands on what waits, the oldest first, and answers.
   void ServeLine();
   bool HandOn(Waiting& waiting);
@@ -120,6 +131,7 @@ class ActorDesk final : public ServerTransport::Handler {
   std::mutex mutex_;  // guards:
   std::vector<Learner> learners_;
   // Of the handler alone:
+  std::optional<DeskChoices> choices_;
   std::map<PeerId, Peer> peers_;
   std::deque<PeerId> line_;                      // whose trajectories wait, as they came
   std::vector<Trajectory> spare_;                // memory

@@ -33,6 +33,7 @@ class ActorService {
     if (!thread_.joinable()) return;
     desk_.TakeLeave(over);
     thread_.join();
+    desk_.EndChoices();
     transport_.reset();  // nobody is let in to wait for nothing
   }
 

@@ -55,4 +55,12 @@ T ReadOne(Incoming& message) {
   return value;
 }
 
+// The rest of a header whose first member was read before.
+template <class Header, class First>
+void ReadRest(Incoming& message, const First& first, Header& header) {
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
+  std::ranges::copy(std::as_bytes(std::span(&first, 1)), bytes.begin());
+  message.Read(bytes.subspan(sizeof first));
+}
+
 }  // namespace trireme

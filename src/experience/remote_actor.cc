@@ -14,6 +14,7 @@
 #include "trireme/base/system.h"
 #include "trireme/base/text.h"
 #include "trireme/experience/actor_desk.h"
+#include "trireme/experience/choice_message.h"
 #include "trireme/experience/trajectory_message.h"
 #include "trireme/rpc/text_message.h"
 
@@ -87,22 +88,46 @@ bool RemoteActorEnd::Send(Trajectory& trajectory) {
     if (!TakeAnswer(/*wait=*/true)) return false;
   }
   if (state_ != State::kOpen) return false;
-  const Outgoing message = EncodeTrajectory(trajectory, ++number_);
-  // One before may still be on its way, however slow the network is.
+  if (!SendMessage(EncodeTrajectory(trajectory, ++number_))) return false;
+  ++unanswered_;
+  return true;
+}
+
+// One before may still be on its way, however slow the network is.
+bool RemoteActorEnd::SendMessage(const Outgoing& message) {
   while (!stream_->Send(message, Clock::now() + kLook)) {
     if (stream_->closed()) Lost();
     if (state_ != State::kOpen || place_.stop()) return false;
   }
-  ++unanswered_;
   return true;
+}
+
+bool RemoteActorEnd::Choose(const ActionRequest& request, std::uint32_t first_env, const EnvSpec& env) {
+  if (state_ != State::kOpen) return false;
+  if (!SendMessage(EncodeRequest(request, first_env, RowLayout(env).width()))) return false;
+  for (;;) {
+    Incoming* const message = Answer(std::numeric_limits<double>::infinity());
+    if (message == nullptr) return false;
+    const std::uint64_t number = ReadNumber(*message);
+    if (number == 0) {
+      DecodeChoices(*message, request, first_env, static_cast<std::size_t>(env.action.size()));
+      return true;
+    }
+    TakePolicy(*message, number);
+  }
 }
 
 bool RemoteActorEnd::TakeAnswer(bool wait) {
   Incoming* const message = Answer(wait ? std::numeric_limits<double>::infinity() : 0);
   if (message == nullptr) return false;
-  --unanswered_;
-  if (auto policy = DecodePolicy(*message, params_, policy_.get())) policy_ = std::move(policy);
+  TakePolicy(*message, ReadNumber(*message));
   return true;
+}
+
+void RemoteActorEnd::TakePolicy(Incoming& message, std::uint64_t version) {
+  if (unanswered_ == 0) Fail("the learner answers something else than it was asked");
+  --unanswered_;
+  if (auto policy = DecodePolicy(message, version, params_, policy_.get())) policy_ = std::move(policy);
 }
 
 Incoming* RemoteActorEnd::Answer(double seconds) {

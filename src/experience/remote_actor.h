@@ -2,7 +2,7 @@
 //
 //   RemoteActorEnd end(place);
 //   while (const auto welcome = end.Join()) {      // again whenever the learner was lost and has come back
-//     ... a collector as welcome says ...
+//     ... a collector as welcome says, which may ask end.Choose() ...
 //     end.Ready(looks, params);
 //     while (policy = end.Newest()) { collect; if (!end.Send(trajectory)) break; }
 //   }
@@ -17,6 +17,7 @@
 #include <string>
 
 #include "trireme/experience/channel.h"
+#include "trireme/rollout/rollout.h"
 #include "trireme/rpc/transport.h"
 
 namespace trireme {
@@ -45,12 +46,16 @@ class RemoteActorEnd final : public ActorEnd {
   // Waits for a learner; nothing when the run is over or it is to stop. Throws Error when it is refused, or has waited
   // too long.
   std::optional<Welcome> Join();
-  // After Join: what it has, for the learner to compare, and how many parameters its network has.
+  // After Join: what it has, for the learner to compare, and how many parameters its network has: 0 if the learner
+  // chooses for it.
   void Ready(const std::string& looks, std::size_t params);
 
   // Both end (null, false) when the learner is lost, too: Join tells. Throw Error when the learner refuses something.
   std::shared_ptr<const PublishedPolicy> Newest() override;
   bool Send(Trajectory& trajectory) override;
+  // Where the learner chooses: sends request.rows, and writes actions and `extra`. The same end, and Error.
+  // request.first_env counts through the run, from `first_env` of the actor.
+  bool Choose(const ActionRequest& request, std::uint32_t first_env, const EnvSpec& env);
 
  private:
   enum class State { kLost, kOpen, kOver };
@@ -59,6 +64,8 @@ class RemoteActorEnd final : public ActorEnd {
   // The next answer, or null when none came in so many seconds, the stream has ended, or it is to stop.
   Incoming* Answer(double seconds);
   bool TakeAnswer(bool wait);
+  void TakePolicy(Incoming& message, std::uint64_t version);
+  bool SendMessage(const Outgoing& message);
   // What the end of the stream means. Throws Error when the actor is not wanted.
   void Lost();
 

@@ -21,25 +21,11 @@ std::size_t BytesOf(const TrajectoryShape& shape, std::size_t cut_off) {
 }
 
 // Looks at all of them, whatever it finds, so that it looks at many at once.
-void CheckNumbers(std::span<const float> values, const char* what) {
+void CheckNumbers(std::span<const float> values, const char* what, const char* of = "a trajectory") {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t not_finite = 0;
   for (const float value : values) not_finite |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
-  if (not_finite != 0) Fail("a trajectory whose {} are not all finite", what);
-}
-
-void CheckRows(const EnvSpec& env, const RowLayout& layout, std::span<const float> rows) {
-  if (layout.plain()) return CheckNumbers(rows, "observations");
-  const bool bytes = env.obs.type == ObsType::kUint8;  // which are numbers, all of them
-  std::vector<float> obs;
-  std::vector<std::uint8_t> masks;
-  for (std::size_t at = 0; at < rows.size(); at += layout.width()) {
-    if (!bytes) CheckNumbers({layout.ReadObs(rows.data() + at, 1, obs), layout.obs_size()}, "observations");
-    const std::uint8_t* mask = layout.ReadMasks(rows.data() + at, 1, masks);
-    for (std::size_t i = 0; mask != nullptr && i < layout.mask_size(); ++i) {
-      if (mask[i] > 1) Fail("a trajectory whose masks are neither 0 nor 1");
-    }
-  }
+  if (not_finite != 0) Fail("{} whose {} are not all finite", of, what);
 }
 
 // Of one sample. mask: what was allowed, or null.
@@ -82,6 +68,28 @@ void CheckEnds(const Trajectory& trajectory) {
 
 }  // namespace
 
+std::uint64_t ReadNumber(Incoming& message) {
+  std::uint64_t number = 0;
+  if (message.size() < sizeof number)
+    Fail("a message of {} bytes is nothing that an actor or its learner says", message.size());
+  ReadTo(message, std::span(&number, 1));
+  return number;
+}
+
+void CheckRows(const RowLayout& layout, std::span<const float> rows, const char* what) {
+  if (layout.plain()) return CheckNumbers(rows, "observations", what);
+  std::vector<float> obs;
+  std::vector<std::uint8_t> masks;
+  for (std::size_t at = 0; at < rows.size(); at += layout.width()) {
+    if (!layout.of_bytes())  // which are numbers, all of them
+      CheckNumbers({layout.ReadObs(rows.data() + at, 1, obs), layout.obs_size()}, "observations", what);
+    const std::uint8_t* mask = layout.ReadMasks(rows.data() + at, 1, masks);
+    for (std::size_t i = 0; mask != nullptr && i < layout.mask_size(); ++i) {
+      if (mask[i] > 1) Fail("{} whose masks are neither 0 nor 1", what);
+    }
+  }
+}
+
 std::size_t TrajectoryShape::most_bytes() const {
   return BytesOf(*this, static_cast<std::size_t>(steps) * envs);
 }
@@ -110,11 +118,11 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
   return writer.Done();
 }
 
-std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to) {
-  if (message.size() < sizeof(TrajectoryHeader))
-    Fail("a message of {} bytes is no trajectory", message.size());
-  const std::size_t bytes = message.size();
-  const auto header = ReadOne<TrajectoryHeader>(message);
+void DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to) {
+  const std::size_t bytes = message.size() + sizeof(TrajectoryHeader::number);
+  if (bytes < sizeof(TrajectoryHeader)) Fail("a message of {} bytes is no trajectory", bytes);
+  TrajectoryHeader header{};
+  ReadRest(message, header.number, header);
   if (header.steps != shape.steps || header.envs != shape.envs) {
     Fail("a trajectory of {} steps of {} environments, where {} of {} are learned from", header.steps,
          header.envs, shape.steps, shape.envs);
@@ -136,13 +144,12 @@ std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, 
   ReadTo(message, std::span(to.truncated_samples));
   ReadTo(message, std::span(to.truncated_obs));
 
-  CheckRows(shape.env, layout, to.obs.span());
-  CheckRows(shape.env, layout, to.truncated_obs);
+  CheckRows(layout, to.obs.span(), "a trajectory");
+  CheckRows(layout, to.truncated_obs, "a trajectory");
   CheckNumbers(to.extra.span(), "probabilities");
   CheckNumbers(to.rewards.span(), "rewards");
   CheckActions(shape.env, layout, to);
   CheckEnds(to);
-  return header.number;
 }
 
 Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params) {
@@ -153,11 +160,12 @@ Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params) {
   return writer.Done();
 }
 
-std::shared_ptr<const PublishedPolicy> DecodePolicy(Incoming& message, std::size_t params,
-                                                    const PublishedPolicy* had) {
-  const std::size_t bytes = message.size();
+std::shared_ptr<const PublishedPolicy> DecodePolicy(Incoming& message, std::uint64_t version,
+                                                    std::size_t params, const PublishedPolicy* had) {
+  const std::size_t bytes = message.size() + sizeof version;
   if (bytes < sizeof(PolicyHeader)) Fail("a message of {} bytes is no policy", bytes);
-  const auto header = ReadOne<PolicyHeader>(message);
+  PolicyHeader header{};
+  ReadRest(message, version, header);
   if (header.params == 0 && bytes == sizeof header && had != nullptr && had->version == header.version)
     return nullptr;
   if (header.params != params || bytes != sizeof header + params * sizeof(float))

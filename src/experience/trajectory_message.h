@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "trireme/env/row.h"
 #include "trireme/env/spec.h"
 #include "trireme/experience/channel.h"
 #include "trireme/rollout/trajectory.h"
@@ -38,15 +39,21 @@ struct PolicyHeader {
   std::uint64_t params;  // that follow
 };
 
+// What every message of an actor and its learner begins with, once they know each other: the number of a trajectory or the
+// version of a policy, from 1; 0 where it is neither (choice_message.h). Throws Error when the message is too short.
+std::uint64_t ReadNumber(Incoming& message);
+
 Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number);
-// Into the memory of `to`, if it has any. Returns the number. Throws Error when the message is no trajectory of this
+// After its number was read. Into the memory of `to`, if it has any. Throws Error when the message is no trajectory of this
 // shape, or one that nobody could have collected: what is no number, a choice that there is not or that was not
 // allowed, ends of episodes that contradict each other.
-std::uint64_t DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to);
+void DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to);
+// Throws Error unless all numbers in rows of `layout` are finite, and all masks 0 or 1. `what` they are of: "a trajectory".
+void CheckRows(const RowLayout& layout, std::span<const float> rows, const char* what);
 
 Outgoing EncodePolicy(std::uint64_t version, std::span<const float> params);
-// Null: it is the version that `had` is of. Throws Error when the message is no policy of so many parameters.
-std::shared_ptr<const PublishedPolicy> DecodePolicy(Incoming& message, std::size_t params,
-                                                    const PublishedPolicy* had);
+// After its version was read. Null: it is the version that `had` is of. Throws Error when the message is no policy of so many parameters.
+std::shared_ptr<const PublishedPolicy> DecodePolicy(Incoming& message, std::uint64_t version,
+                                                    std::size_t params, const PublishedPolicy* had);
 
 }  // namespace trireme

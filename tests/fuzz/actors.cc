@@ -197,7 +197,8 @@ void Answer(Input& in) {
   for (int i = 0; i < kMostActions && !in.empty(); ++i) {
     Bytes message(in.Text());
     try {
-      const auto policy = DecodePolicy(message, kParams, &had);
+      const std::uint64_t version = ReadNumber(message);
+      const auto policy = DecodePolicy(message, version, kParams, &had);
       TRIREME_CHECK(policy == nullptr || policy->params.size() == kParams);
     } catch (const Error&) {
     }
