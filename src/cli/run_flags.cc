@@ -63,6 +63,7 @@ void ApplyFlags(const RunFlags& flags, RunSettings& settings) {
   apply("actors", flags.actors);
   apply("listen", flags.listen);
   if (flags.replay) settings.fields.Set("replay_servers", *flags.replay, "--replay");
+  apply("inference", flags.inference);
   apply("store", flags.store);
   if (flags.model_parallel) settings.fields.Set("model_parallel", *flags.model_parallel, "--model-parallel");
   apply("steps", flags.steps);

@@ -19,7 +19,7 @@ namespace trireme {
 struct RunFlags {
   std::string env, algo, config;
   std::optional<std::string> workers, actors, listen, replay, store, steps, target, seed, device, precision,
-      servers, ssp, backup_workers, compress, local_steps, env_hosts, env_timeout, model_parallel;
+      servers, ssp, backup_workers, inference, compress, local_steps, env_hosts, env_timeout, model_parallel;
   bool sync = false, async = false;
   std::vector<std::string> assignments;  // of --set
   std::vector<std::string> env_args;     // of --env-arg

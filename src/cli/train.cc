@@ -172,6 +172,10 @@ void PrintWorkers(const RunFacts& facts) {
     fmt::print("policies of actors were {:.2f} versions behind, at most {}; {} trajectories too old\n",
                facts.lag_mean, facts.lag_most, facts.too_old);
   }
+  if (!facts.inference_batches.empty()) {
+    fmt::print("central inference: {:.1f} environments at a time, answered after {:.0f} us (means)\n",
+               facts.inference_batch_mean, facts.inference_latency_us_mean);
+  }
   if (!facts.staleness.empty()) {
     fmt::print("staleness of gradients: mean {:.2f}, most {} versions\n", facts.staleness_mean,
                facts.staleness_most);
@@ -287,6 +291,10 @@ Command AddTrainCommand(CommandLine& program, double started_s) {
   command.Option(
       "--replay", flags->replay,
       "apex: host:port,host:port of replay servers (trireme replay) that remember what actors collect");
+  command.Option(
+      "--inference", flags->inference,
+      "actors: local (each evaluates the network for itself) or central (the learner's process does, "
+      "for all together)");
   command.Option("--store", flags->store, StoresHelp());
   command.Option("--device", flags->device,
                  "what computes networks: fused (the default), or by libtorch cpu, cuda or cuda:0,cuda:1");

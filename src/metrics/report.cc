@@ -50,6 +50,18 @@ std::string StalenessText(const std::vector<std::uint64_t>& histogram) {
   return text;
 }
 
+// "1: 3, 2-3: 120, 16-31: 7"
+std::string PowersText(const std::vector<std::uint64_t>& histogram) {
+  std::string text;
+  for (std::size_t i = 0; i < histogram.size(); ++i) {
+    if (histogram[i] == 0) continue;
+    const std::uint64_t first = std::uint64_t{1} << i;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ",
+                        i == 0 ? "1" : fmt::format("{}-{}", first, 2 * first - 1), histogram[i]);
+  }
+  return text;
+}
+
 std::string Verdict(const RunFacts& facts) {
   if (!facts.target) return "";
   const std::string target = fmt::format("Target {:g}", *facts.target);
@@ -194,6 +206,16 @@ Row FiguresOf(const RunFacts& facts) {
     add({"policy_lag_max", "", facts.lag_most});
     add({"policy_lag_histogram", "", facts.lag});
     add({"too_old", "", facts.too_old});
+  }
+  if (!facts.inference_batches.empty()) {
+    add({"inference_batch_mean", "Central inference", facts.inference_batch_mean,
+         fmt::format("mean {:.1f} environments together; evaluations by their number: {}",
+                     facts.inference_batch_mean, PowersText(facts.inference_batches))});
+    add({"inference_batch_histogram", "", facts.inference_batches});
+    add({"inference_latency_us_mean", "Latency of choices", facts.inference_latency_us_mean,
+         fmt::format("mean {:.0f} us; requests by microseconds: {}", facts.inference_latency_us_mean,
+                     PowersText(facts.inference_latency_us))});
+    add({"inference_latency_us_histogram", "", facts.inference_latency_us});
   }
   if (!facts.staleness.empty()) {
     add({"staleness_mean", "Staleness", facts.staleness_mean,

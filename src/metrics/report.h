@@ -94,6 +94,10 @@ struct RunFacts {
   double lag_mean = 0;
   std::uint64_t lag_most = 0;
   std::uint64_t too_old = 0;  // trajectories that were left out
+  // With central inference, in the last process of the run, by powers of two (1, 2 and 3, 4 to 7, ...): how many environments
+  // were evaluated together, and microseconds from an actor's request to its answer. Empty otherwise.
+  std::vector<std::uint64_t> inference_batches = {}, inference_latency_us = {};
+  double inference_batch_mean = 0, inference_latency_us_mean = 0;
   // Asynchronous runs: how many gradients were 0, 1, 2, ... versions old when they were applied; the last
   // counts all that were older. Empty otherwise.
   std::vector<std::uint64_t> staleness = {};

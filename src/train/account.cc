@@ -23,6 +23,7 @@ void VisitParts(Account& account, Visitor&& visit) {
   visit(account.env.last);
   visit(account.env.last_s);
   visit(account.env.warning);
+  visit(account.inference);
   visit(account.split);
 }
 
@@ -97,12 +98,14 @@ std::vector<std::uint64_t> HistogramOf(const Staleness& staleness) {
 
 void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, RunFacts& facts) {
   Staleness staleness, lag;
+  CentralInference::Facts inference;
   EnvFailures last;
   for (std::size_t worker = 0; worker < accounts.size(); ++worker) {
     facts.per_worker.push_back(accounts[worker].facts);
     staleness += accounts[worker].staleness;
     lag += accounts[worker].lag;
     facts.too_old += accounts[worker].too_old;
+    inference += accounts[worker].inference;
     const EnvFailures& env = accounts[worker].env;
     facts.env_failures += env.count;
     if (env.count > 0 && env.last_s >= last.last_s) last = env;
@@ -128,6 +131,10 @@ void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, 
   facts.lag = HistogramOf(lag);
   facts.lag_mean = lag.mean();
   facts.lag_most = lag.most;
+  facts.inference_batches = inference.batches.Buckets();
+  facts.inference_batch_mean = inference.batches.mean();
+  facts.inference_latency_us = inference.latency_us.Buckets();
+  facts.inference_latency_us_mean = inference.latency_us.mean();
   if (!asynchronous) return;
   facts.staleness = HistogramOf(staleness);
   facts.staleness_mean = staleness.mean();

@@ -7,6 +7,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/env/env.h"
+#include "trireme/experience/central_inference.h"
 #include "trireme/metrics/report.h"
 #include "trireme/store/parameter_store.h"
 #include "trireme/train/topology.h"
@@ -19,9 +20,10 @@ struct WorkerAccount {
   Staleness staleness;
   Staleness lag = {};         // of the policies that its experience is by
   std::uint64_t too_old = 0;  // trajectories that were left out for it
-  // Of its process, and of those that step environments for it. The first thread tells both.
+  // Of its process, of those that step environments for it, and of what chooses for actors. The first thread tells them.
   double cpu_s = 0;
   EnvFailures env = {};
+  CentralInference::Facts inference = {};
   SplitFacts split = {};
   std::vector<ProcessLink> links = {};
 

@@ -45,6 +45,12 @@ class ActorProcess {
     std::unique_ptr<EnvStopScope> env_stop;
   };
 
+  // What is told about a collector that has been made.
+  struct Ready {
+    std::string looks;
+    std::size_t params = 0;
+  };
+
   bool Stops() const { return ends_.load() || options_.learner.stop(); }
 
   void Failed(std::exception_ptr why) {
@@ -68,12 +74,30 @@ class ActorProcess {
   void Collect(RemoteActorEnd& end, const RemoteActorEnd::Welcome& welcome) {
     const std::shared_ptr<const RunSettings> settings = SettingsOf(welcome.settings);
     const Network network(settings->algorithm->MakeNetwork(settings->env().spec));
+    const int envs = settings->algorithm->TrajectorySize(settings->run.shards).envs;
+    const ShardSpec shard{welcome.index, envs, welcome.seed};
+    if (settings->run.central_inference()) {
+      ElsewhereActing acting([&](const ActionRequest& request) {
+        if (!end.Choose(request, shard.first_env(), settings->env().spec)) throw ChoicesEnd();
+      });
+      const Ready ready{LooksOf(*settings, network), 0};
+      try {
+        return Collect(end, ready, *settings, shard, acting);
+      } catch (const ChoicesEnd&) {  // Join tells why
+        return;
+      }
+    }
     const auto executor = MakeExecutor(network, settings->run.ComputingOf(welcome.index));
-    const auto [steps, envs] = settings->algorithm->TrajectorySize(settings->run.shards);
     const auto acting = settings->algorithm->MakeActing(settings->env().spec, *executor, envs);
     if (acting == nullptr) Fail("{} learns from no actors", settings->run.algo);
-    Collector collector(settings->env(), {welcome.index, envs, welcome.seed}, steps, *acting);
-    end.Ready(LooksOf(*settings, network), network.param_count());
+    Collect(end, {LooksOf(*settings, network), network.param_count()}, *settings, shard, *acting);
+  }
+
+  void Collect(RemoteActorEnd& end, const Ready& ready, const RunSettings& settings, const ShardSpec& shard,
+               Acting& acting) {
+    const int steps = settings.algorithm->TrajectorySize(settings.run.shards).steps;
+    Collector collector(settings.env(), shard, steps, acting);
+    end.Ready(ready.looks, ready.params);
     Trajectory trajectory;
     while (const std::shared_ptr<const PublishedPolicy> policy = end.Newest()) {
       collector.Collect(policy->params, trajectory);

@@ -27,6 +27,7 @@ Actors::Actors(const RunContext& context)
       per_worker_(context.settings.run.actors / context.settings.run.workers),
       groups_(context.settings.run.workers) {
   if (!context.settings.run.listen.empty() || context.settings.run.on_replay_servers()) CheckMessages();
+  if (context.settings.run.central_inference()) inference_.emplace(context_);
   if (!context.settings.run.listen.empty()) Listen();
 }
 
@@ -61,7 +62,8 @@ void Actors::Listen() {
                                                       .looks = LooksOf(context_.settings, context_.network),
                                                       .shape = shape,
                                                       .own_actors = run.total_workers() * per_worker_,
-                                                      .learners = run.total_workers()},
+                                                      .learners = run.total_workers(),
+                                                      .inference = inference_ ? &inference_->service() : nullptr},
                                      run.workers, options.say);
   options.say(fmt::format("actors join with: trireme actor --learner {}", service_->address()));
   if (options.security.token.empty() && !OnThisMachineOnly(service_->address()))
@@ -88,6 +90,7 @@ void Actors::GiveUp(double waited_s) {
 
 void Actors::End(bool over) {
   ending_.store(true);
+  if (inference_) inference_->service().End();  // it answers nobody any more, who may then end
   for (const auto& group : groups_) {
     if (over && group != nullptr && group->replay != nullptr) group->replay->EndRun();
   }
@@ -114,6 +117,7 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
   const RunConfig& run = context_.settings.run;
   const int per_update = run.shards / run.total_workers();
   if (service_ != nullptr) service_->desk().Detach(thread);
+  if (inference_ && groups_[thread]) inference_->service().Detach(*groups_[thread]->channel);
   groups_[thread].reset();
   auto group = std::make_unique<Group>();
   group->channel =
@@ -131,6 +135,7 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
     Fail("cannot start {} actors: {}", run.actors, error.code().message());
   }
   groups_[thread] = std::move(group);
+  if (inference_) inference_->service().Attach(*groups_[thread]->channel);
   if (service_ != nullptr) service_->desk().Attach(thread, *groups_[thread]->channel, rank, seed);
   return *groups_[thread]->experience;
 }
@@ -200,6 +205,7 @@ void Actors::JoinServers() {
 void Actors::Act(Group& group, int index, std::uint64_t seed) {
   try {
     CollectAndSend(group, index, seed);
+  } catch (const ChoicesEnd&) {
   } catch (const std::exception& error) {  // where the channel has ended before, nobody hears of it
     group.End(fmt::format("actor {}: {}", index, error.what()));
   }
@@ -209,16 +215,31 @@ void Actors::CollectAndSend(Group& group, int index, std::uint64_t seed) {
   const RunSettings& settings = context_.settings;
   std::unique_ptr<ActorEnd> end = group.channel->MakeActorEnd();
   if (group.schedule) end = MakeScheduledEnd(std::move(end), *group.schedule, index % per_worker_);
+  const int envs = settings.algorithm->TrajectorySize(settings.run.shards).envs;
+  if (inference_) {
+    ElsewhereActing acting([this](const ActionRequest& request) {
+      if (!inference_->service().Choose(request)) throw ChoicesEnd();
+    });
+    return CollectAndSend(*end, {index, envs, seed}, acting);
+  }
   const auto executor = MakeExecutor(context_.network, settings.run.ComputingOf(index));
-  const auto [steps, envs] = settings.algorithm->TrajectorySize(settings.run.shards);
   const auto acting = settings.algorithm->MakeActing(settings.env().spec, *executor, envs);
   if (acting == nullptr) Fail("{} says that it learns from actors and has none", settings.run.algo);
-  Collector collector(settings.env(), {index, envs, seed}, steps, *acting);
+  CollectAndSend(*end, {index, envs, seed}, *acting);
+}
+
+void Actors::CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting) {
+  const RunSettings& settings = context_.settings;
+  const int steps = settings.algorithm->TrajectorySize(settings.run.shards).steps;
+  Collector collector(settings.env(), shard, steps, acting);
   Trajectory trajectory;
-  while (const std::shared_ptr<const PublishedPolicy> policy = end->Newest()) {
-    collector.Collect(policy->params, trajectory);
+  while (const std::shared_ptr<const PublishedPolicy> policy = end.Newest()) {
+    {
+      const CentralInference::Presence presence(inference_ ? &inference_->service() : nullptr);
+      collector.Collect(policy->params, trajectory);
+    }
     trajectory.policy = policy->version;
-    if (!end->Send(trajectory)) return;
+    if (!end.Send(trajectory)) return;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "trireme/experience/memory_channel.h"
 #include "trireme/experience/remote_replay.h"
 #include "trireme/experience/sent_experience.h"
+#include "trireme/train/central_acting.h"
 #include "trireme/train/stores.h"
 
 namespace trireme {
@@ -40,6 +41,8 @@ class Actors {
   void End(bool over);
   // A worker has failed: others that wait for experience, which may never come, are told. Any thread may call it.
   void WorkerFailed() { worker_failed_.store(true); }
+  // What chooses for the actors; null: each does for itself.
+  const CentralInference* inference() const { return inference_ ? &inference_->service() : nullptr; }
   // Whoever waits for an environment on behalf of an actor need not wait any longer.
   bool ending() const { return ending_.load(); }
 
@@ -57,6 +60,7 @@ class Actors {
 
   void Act(Group& group, int index, std::uint64_t seed);
   void CollectAndSend(Group& group, int index, std::uint64_t seed);
+  void CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting);
 
   void Listen();
   // Actors of this process that join replay servers, an even part each.
@@ -69,6 +73,7 @@ class Actors {
 
   const RunContext& context_;
   int per_worker_;
+  std::optional<CentralActing> inference_;      // ends after all who ask it
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
   std::atomic<bool> ending_{false}, worker_failed_{false};
   std::atomic<bool> waits_{false};         // people were told that nobody sends

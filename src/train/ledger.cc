@@ -97,6 +97,7 @@ WorkerAccount Ledger::Own() {
                         .links = links_.links()};
   if (links_.thread() != 0) return account;
   account.cpu_s = CpuSeconds() - options_.started_cpu_s;
+  if (inference_ != nullptr) account.inference = inference_->facts();
   if (processes_ == nullptr) return account;
   account.cpu_s += processes_->cpu_s() - before_cpu_s_;
   account.env = processes_->failures();

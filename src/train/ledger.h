@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/experience/central_inference.h"
 #include "trireme/experience/sent_experience.h"
 #include "trireme/train/account.h"
 #include "trireme/train/run_state.h"
@@ -31,6 +32,8 @@ class Ledger {
   void AddBusy(double seconds) { own_.busy_s += seconds; }
   // What comes from actors, from now on; null: nothing. It outlives the ledger, or the next call.
   void WaitsFor(const ReceivedExperience* receives);
+  // What chooses for actors of this process and others; null: nothing does. It outlives the ledger.
+  void TellsOf(const CentralInference* inference) { inference_ = inference; }
 
   // Since the run began.
   double wall_s() const;
@@ -66,6 +69,7 @@ class Ledger {
   const TrainOptions& options_;
   const EnvProcesses* processes_;
   const ReceivedExperience* receives_ = nullptr;
+  const CentralInference* inference_ = nullptr;
   ReceivedExperience received_before_;  // from earlier ones
   double before_cpu_s_;                 // of these processes, before this run
   WorkerFacts own_, earlier_;           // earlier processes: of this worker

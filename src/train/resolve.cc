@@ -3,6 +3,7 @@
 
 #include "trireme/codec/difference.h"
 #include "trireme/experience/sent_experience.h"
+#include "trireme/nn/make_executor.h"
 #include "trireme/split/network_parts.h"
 #include "trireme/store/schedule.h"
 #include "trireme/train/run_config.h"
@@ -121,6 +122,10 @@ void ResolveActors(RunConfig& run) {
       Fail(
           "queue and max_lag are about experience of actors: set them to 0, or say --actors or --listen, "
           "too");
+    if (run.central_inference())
+      Fail(
+          "inference = central is how actors choose: say --actors or --listen, too, or use --inference "
+          "local");
     return;
   }
   if (!FindAlgorithm(run.algo).actors) {
@@ -164,6 +169,11 @@ void CheckActors(const RunConfig& run) {
   if (run.total_workers() > 1)
     Fail("schedule is for the actors of one worker in one process: use --workers 1, and no mpirun");
   if (run.max_lag > 0) Fail("schedule says how old a policy may be: leave out max_lag");
+  if (run.central_inference()) {
+    Fail(
+        "schedule orders what actors take and send, and with inference = central chance decides by which "
+        "policy they choose: use --inference local");
+  }
   CheckExperienceSchedule(Schedule(run.schedule, run.actors + 1), run.actors, run.shards,
                           run.QueueOfWorker());
 }
@@ -279,6 +289,19 @@ void CheckNetwork(const AlgorithmSettings& algorithm, const EnvSpec& env, const 
   const NetworkParts parts(network, run.split());
 }
 
+// What is said of whole trajectories needs the network where these are.
+void CheckInference(const AlgorithmSettings& algorithm, const EnvSpec& env, const RunConfig& run) {
+  if (!run.central_inference()) return;
+  const Network network(algorithm.MakeNetwork(env));
+  const auto executor = MakeExecutor(network);
+  const auto acting = algorithm.MakeActing(env, *executor, /*envs=*/1);
+  if (acting == nullptr || !acting->notes()) return;
+  Fail(
+      "actors of {} need its network for more than to choose, so inference = central does not go together "
+      "with it: use --inference local",
+      run.algo);
+}
+
 }  // namespace
 
 void RunSettings::ResolveEnv(const EnvSpec* known) {
@@ -366,6 +389,7 @@ void RunSettings::Resolve(int processes, int processors, const EnvSpec* known) {
         run.split().splits() ? ", or leave out model_parallel, whose workers each hold all of it" : "");
   }
   CheckNetwork(*algorithm, spec, run);
+  CheckInference(*algorithm, spec, run);
 }
 
 }  // namespace trireme

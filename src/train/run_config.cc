@@ -113,6 +113,15 @@ void RunConfig::Fields(ConfigFields& field) {
         "actors: how many versions the policy of a trajectory may be behind; older ones are not learned "
         "from; 0: any",
         Between(0, 1e9));
+  field(
+      "inference", inference,
+      "actors: each evaluates the network for itself (local), or the learner's process does for all of them "
+      "together (central)",
+      kInferenceNames);
+  field("inference_batch", inference_batch, "inference central: the most environments in one evaluation",
+        Between(1, 65536));
+  field("inference_wait_us", inference_wait_us,
+        "inference central: microseconds that a request may wait for those of other actors", Between(0, 1e6));
   field("shards", shards,
         "parts the work is cut into; fixes the result, whatever the workers (store shared: of each worker's "
         "work)",

@@ -44,6 +44,11 @@ struct ServerConfig {
   std::vector<std::string> List() const;
 };
 
+// Who evaluates the network for actors: each its own, or all have theirs evaluated together.
+enum class Inference { kLocal, kCentral };
+inline constexpr EnumName<Inference> kInferenceNames[] = {{"local", Inference::kLocal},
+                                                          {"central", Inference::kCentral}};
+
 // `compress`: gradients are sent with as many bits as networks are computed with.
 inline constexpr std::string_view kAsPrecision = "auto";
 
@@ -68,6 +73,9 @@ struct RunConfig {
   double replay_slack = 4;          // rounds
   int queue = 0;                    // 0: as many as one update takes
   int max_lag = 0;
+  Inference inference = Inference::kLocal;  // of actors; the next two are about kCentral
+  int inference_batch = 256;                // environments
+  double inference_wait_us = 1000;
   int shards = 8;
   Precision experience = Precision::kFp32;
   std::int64_t steps = 1'000'000;
@@ -119,6 +127,7 @@ struct RunConfig {
   // Whether others collect for the workers; if not, they do.
   bool has_actors() const { return actors > 0 || !listen.empty() || on_replay_servers(); }
   bool on_replay_servers() const { return !replay_servers.empty(); }
+  bool central_inference() const { return inference == Inference::kCentral; }
   // Trajectories that may wait for one worker.
   std::size_t QueueOfWorker() const { return queue > 0 ? queue : shards / total_workers(); }
   // For folders: "CartPole-v1-ppo-seed1".

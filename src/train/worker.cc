@@ -44,6 +44,7 @@ Worker::Worker(const RunContext& context, Topology& topology, int thread,
       evaluator_(settings_.env(), run_.EvaluationOf(run_.seed, run_.eval_episodes)),
       keeper_(settings_, network_, thread == 0 ? folder_ : nullptr, thread == 0 ? options_.observer : nullptr,
               options_) {
+  if (actors_ != nullptr) ledger_.TellsOf(actors_->inference());
   Start(checkpoint);
   ledger_.GoOn(progress_);
   keeper_.Begin(progress_.steps);
