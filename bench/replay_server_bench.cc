@@ -231,26 +231,28 @@ class Server {
 // Of the turns, sides[a] over sides[b].
 double Ratio(const std::vector<Side>& sides, std::size_t a, std::size_t b) {
   std::vector<double> ratios;
-  for (int turn = 0; turn < kTurns; ++turn)
-    ratios.push_back(sides[a].seconds[turn] / sides[b].seconds[turn]);
+  for (int turn = 0; turn < kTurns; ++turn) ratios.push_back(sides[a].seconds[turn] / sides[b].seconds[turn]);
   return Median(ratios);
 }
 
 // sides: a memory of one's own, then for each transport a bare stream and a server.
-void Compare(const char* what, const std::vector<const char*>& transports, double seconds, std::vector<Side> sides) {
+void Compare(const char* what, const std::vector<const char*>& transports, double seconds,
+             std::vector<Side> sides) {
   for (int turn = 0; turn < kTurns; ++turn) {
     for (Side& side : sides) side.Turn(seconds / kTurns);
   }
   const auto million = [&](std::size_t i) { return 1e-6 * kBatch / Median(sides[i].seconds); };
   const auto cpu = [&](std::size_t i) { return 1e6 * Median(sides[i].processor); };
-  fmt::print("  {:<8} in process {:>7.2f} million/s, {:.1f} us of processors for {}\n", what, million(0), cpu(0), kBatch);
+  fmt::print("  {:<8} in process {:>7.2f} million/s, {:.1f} us of processors for {}\n", what, million(0),
+             cpu(0), kBatch);
   for (std::size_t t = 0; t < transports.size(); ++t) {
     const std::size_t bare = 1 + 2 * t, server = bare + 1;
     fmt::print(
-        "    {:<14} server {:>7.2f}, bare {:>7.2f} million/s: {:>4.0f} % of bare, in process is {:.1f} times as fast; "
+        "    {:<14} server {:>7.2f}, bare {:>7.2f} million/s: {:>4.0f} % of bare, in process is {:.1f} times "
+        "as fast; "
         "us of processors {:.1f}, bare {:.1f}\n",
-        transports[t], million(server), million(bare), 100 * Ratio(sides, bare, server), Ratio(sides, server, 0),
-        cpu(server), cpu(bare));
+        transports[t], million(server), million(bare), 100 * Ratio(sides, bare, server),
+        Ratio(sides, server, 0), cpu(server), cpu(bare));
   }
 }
 
@@ -264,8 +266,10 @@ void Run(const Case& what, double seconds, const std::string& folder) {
   const std::vector<float> errors(kBatch);
   const std::size_t turn = EncodeTurn({.corrected = kBatch}, numbers, errors)->size();
   const std::size_t answer = AnswerBytes(1, kBatch, record);
-  fmt::print("{}: trajectories of {} steps of {} environments, {} bytes; draws of {} bytes; {} transitions remembered{}\n",
-             what.name, kSteps, kEnvs, trajectory, answer, what.capacity, folder.empty() ? "" : ", in a folder");
+  fmt::print(
+      "{}: trajectories of {} steps of {} environments, {} bytes; draws of {} bytes; {} transitions "
+      "remembered{}\n",
+      what.name, kSteps, kEnvs, trajectory, answer, what.capacity, folder.empty() ? "" : ", in a folder");
 
   ReplayPart part(RunOf(what).rules, what.shape.env, kEnvs);
   ReplayDraw draw(kBatch, layout, what.shape.env.action.size());
@@ -281,12 +285,15 @@ void Run(const Case& what, double seconds, const std::string& folder) {
   std::vector<std::unique_ptr<BareStream>> bare;
   const std::vector<const char*> transports = {"gRPC", "shared memory"};
   for (const std::string prefix : {"unix:", "shm:"}) {
-    const auto at = [&](const char* name) { return prefix + (scratch.path() / (prefix.substr(0, 1) + name)).string(); };
+    const auto at = [&](const char* name) {
+      return prefix + (scratch.path() / (prefix.substr(0, 1) + name)).string();
+    };
     bare.push_back(std::make_unique<BareStream>(at("i"), trajectory, policy, kWindow));
     inserts.push_back(bare.back()->AsSide());
     bare.push_back(std::make_unique<BareStream>(at("d"), turn, answer, RemoteReplay::Options().ahead));
     draws.push_back(bare.back()->AsSide());
-    servers.push_back(std::make_unique<Server>(what, at("s"), folder.empty() ? "" : folder + "/" + prefix.substr(0, 1)));
+    servers.push_back(
+        std::make_unique<Server>(what, at("s"), folder.empty() ? "" : folder + "/" + prefix.substr(0, 1)));
     inserts.push_back(servers.back()->Inserts());
     draws.push_back(servers.back()->Draws());
   }

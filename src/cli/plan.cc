@@ -93,7 +93,9 @@ std::unique_ptr<RunSettings> SettingsFor(const PlanFlags& flags, const PlanWay& 
   auto settings = SettingsOfNewRun(flags);
   RunConfig& run = settings->run;
   if (run.has_actors())
-    Fail("for a run whose workers only learn say how many actors: --actors 64, and leave out listen and replay_servers");
+    Fail(
+        "for a run whose workers only learn say how many actors: --actors 64, and leave out listen and "
+        "replay_servers");
   run.store = way.store;
   run.server.addresses = "1";
   run.server.pace = way.pace;

@@ -106,6 +106,11 @@ class CentralInference {
   // Ends all waits, now and later.
   void End();
   Facts facts() const;
+  // Requests that are not being evaluated yet.
+  int waiting() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(waiting_.size());
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -50,7 +50,8 @@ void DecodeRequest(Incoming& message, const TrajectoryShape& shape, ChoiceReques
 }
 
 Outgoing EncodeChoices(const ChoiceRequest& request) {
-  MessageParts writer(sizeof request.header + (request.actions.size() + request.extra.size()) * sizeof(float));
+  MessageParts writer(sizeof request.header +
+                      (request.actions.size() + request.extra.size()) * sizeof(float));
   writer.Put(std::span(&request.header, 1));
   for (const auto* values : {&request.actions, &request.extra}) writer.Put(std::span<const float>(*values));
   return writer.Done();

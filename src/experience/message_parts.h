@@ -14,7 +14,8 @@ namespace trireme {
 class MessageParts {
  public:
   explicit MessageParts(std::size_t bytes)
-      : message_(std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
+      : message_(
+            std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
 
   template <class T>
   void Put(std::span<const T> values) {

@@ -23,12 +23,12 @@ using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kTokenRefused = "refused the token";
-constexpr auto kLook = 100ms;        // who waits looks for a reason to give up so often
-constexpr auto kMoment = 2ms;        // that one server is waited for, before all are looked at again
-constexpr auto kPushAgain = 1ms;     // who waits sends the next message that has not left so soon
-constexpr double kAgain = 0.25;      // seconds between attempts to connect
-constexpr double kTell = 5;          // seconds after which people are told
-constexpr auto kGreeting = 5s;       // for a server to answer the first time
+constexpr auto kLook = 100ms;     // who waits looks for a reason to give up so often
+constexpr auto kMoment = 2ms;     // that one server is waited for, before all are looked at again
+constexpr auto kPushAgain = 1ms;  // who waits sends the next message that has not left so soon
+constexpr double kAgain = 0.25;   // seconds between attempts to connect
+constexpr double kTell = 5;       // seconds after which people are told
+constexpr auto kGreeting = 5s;    // for a server to answer the first time
 
 Deadline After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -64,7 +64,8 @@ Opened Open(Transport& transport, const std::string& address, const Security& se
     Incoming* const answer = stream.Receive(Clock::now() + kLook);
     if (answer == nullptr) continue;
     const Json said = Json::parse(ReadText(*answer), nullptr, /*allow_exceptions=*/false);
-    if (!said.is_object() || !said.contains("welcome")) Fail("what answers at {} is no replay server", address);
+    if (!said.is_object() || !said.contains("welcome"))
+      Fail("what answers at {} is no replay server", address);
     opened.welcome = true;
     break;
   }
@@ -103,8 +104,9 @@ RemoteReplay::RemoteReplay(Options options, ReplayRun run)
     while (!Connect(*server, Clock::now() + kLook)) {
       const double waited_s = MonotonicSeconds() - begun_s;
       if (waited_s > options_.wait_s) {
-        Fail("no replay server has answered at {} for {:g} seconds{}: start it with `trireme replay --listen`",
-             server->address, options_.wait_s, server->said.empty() ? "" : fmt::format(" ({})", server->said));
+        Fail(
+            "no replay server has answered at {} for {:g} seconds{}: start it with `trireme replay --listen`",
+            server->address, options_.wait_s, server->said.empty() ? "" : fmt::format(" ({})", server->said));
       }
       options_.give_up(waited_s);
     }
@@ -125,11 +127,12 @@ bool RemoteReplay::Connect(Server& server, Deadline deadline) {
     server.tried_s = MonotonicSeconds();
     Transport& transport = options_.transport != nullptr ? *options_.transport : TransportFor(server.address);
     run_.server = server.index;
-    server.opening = std::async(std::launch::async, [this, &transport, &server,
-                                                     hello = TextMessage(Json{{"learn", options_.version}}.dump()),
-                                                     run = TextMessage(run_.Encode())] {
-      return Open(transport, server.address, options_.security, hello, run, ending_);
-    });
+    server.opening =
+        std::async(std::launch::async,
+                   [this, &transport, &server, hello = TextMessage(Json{{"learn", options_.version}}.dump()),
+                    run = TextMessage(run_.Encode())] {
+                     return Open(transport, server.address, options_.security, hello, run, ending_);
+                   });
   }
   if (server.opening.wait_until(deadline) != std::future_status::ready) return false;
   Opened opened = server.opening.get();
@@ -154,7 +157,8 @@ void RemoteReplay::Lose(Server& server) {
   server.unread = 0;
   server.numbers.clear();  // another server may be there next
   server.errors.clear();
-  if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the replay servers", Printable(why));
+  if (why.ends_with(kTokenRefused))
+    Fail("{}: give --token-file the secret of the replay servers", Printable(why));
   if (!closed || why.empty() || why.starts_with(server.address)) return;
   const bool later = why.starts_with(kComesBack);
   server.said = Printable(later ? why.substr(kComesBack.size()) : why);
@@ -177,10 +181,9 @@ void RemoteReplay::Ask(Server& server) {
   if (server.owed > options_.ahead / 2) return;
   const int wanted = options_.ahead - server.owed;
   server.owed = options_.ahead;
-  server.to_send.push_back(EncodeTurn({.wanted = static_cast<std::uint64_t>(wanted),
-                                       .beta = beta_,
-                                       .corrected = server.numbers.size()},
-                                      server.numbers, server.errors));
+  server.to_send.push_back(EncodeTurn(
+      {.wanted = static_cast<std::uint64_t>(wanted), .beta = beta_, .corrected = server.numbers.size()},
+      server.numbers, server.errors));
   server.numbers.clear();
   server.errors.clear();
 }
@@ -239,13 +242,17 @@ void RemoteReplay::Look(double waited_s) {
   options_.give_up(waited_s);
   const bool nobody = std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; });
   if (waited_s > kTell && !std::exchange(said_, true)) {
-    options_.say(nobody ? fmt::format("no replay server answers: {}", Names())
-                        : fmt::format("no experience comes: actors join replay servers with: trireme actor --learner {}",
-                                      options_.servers.front()));
+    options_.say(
+        nobody
+            ? fmt::format("no replay server answers: {}", Names())
+            : fmt::format("no experience comes: actors join replay servers with: trireme actor --learner {}",
+                          options_.servers.front()));
   }
   if (waited_s > options_.wait_s && nobody) {
-    Fail("no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme train --resume",
-         options_.wait_s, Names());
+    Fail(
+        "no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme "
+        "train --resume",
+        options_.wait_s, Names());
   }
 }
 

@@ -26,7 +26,7 @@ namespace trireme {
 class RemoteReplay final : public ReplaySource {
  public:
   struct Options {
-    Transport* transport = nullptr;          // null: what the address says
+    Transport* transport = nullptr;         // null: what the address says
     std::vector<std::string> servers = {};  // addresses, at least one
     Security security = {};
     std::string version = {};  // of the program

@@ -22,10 +22,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kIntroduction = 60;          // seconds in which a stream must have said who it is
-constexpr double kFarewell = 2;               // seconds for peers to hear why their streams close
-constexpr std::size_t kMostDraws = 4096;      // that a learner may wait for
-constexpr std::size_t kTogether = 1 << 18;    // bytes of draws that go in one message, if there are several
+constexpr double kIntroduction = 60;        // seconds in which a stream must have said who it is
+constexpr double kFarewell = 2;             // seconds for peers to hear why their streams close
+constexpr std::size_t kMostDraws = 4096;    // that a learner may wait for
+constexpr std::size_t kTogether = 1 << 18;  // bytes of draws that go in one message, if there are several
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 // Text that was read already, for a handler that expects to read it.
@@ -68,8 +68,9 @@ class ReplayDesk::Memory final : public TrajectorySink {
         record_size_(ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size())) {
     if (folder_ != nullptr && found) {
       const ReplayFolder::Found there = folder_->Restore(part, run.rules.capacity, record_size_);
-      options.say(fmt::format("found {} transitions in {}{}", there.there, options.folder.string(),
-                              there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
+      options.say(fmt::format(
+          "found {} transitions in {}{}", there.there, options.folder.string(),
+          there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
     } else if (folder_ != nullptr) {
       folder_->Create(run.Encode(), run.rules.capacity, record_size_);
     }
@@ -99,7 +100,8 @@ class ReplayDesk::Memory final : public TrajectorySink {
 
   void Correct(std::span<const std::uint64_t> numbers, std::span<const float> errors) {
     for (const std::uint64_t number : numbers) {
-      if (number >= part.inserted()) Fail("an error of transition {}, and there are {}", number, part.inserted());
+      if (number >= part.inserted())
+        Fail("an error of transition {}, and there are {}", number, part.inserted());
     }
     part.Update(numbers, errors);
     if (folder_ != nullptr) folder_->WriteErrors(part);
@@ -154,7 +156,8 @@ ReplayDesk::ReplayDesk(ServerTransport& transport, Options options)
   folder_.emplace(options_.folder);
   const std::optional<std::string> description = folder_->Description();
   if (description) {
-    memory_ = std::make_unique<Memory>(transport_, options_, ReplayRun::Decode(*description), &*folder_, true);
+    memory_ =
+        std::make_unique<Memory>(transport_, options_, ReplayRun::Decode(*description), &*folder_, true);
   }
 }
 
@@ -185,7 +188,8 @@ void ReplayDesk::OnMessage(PeerId id, Incoming& message) {
     transport_.Close(id, "this is nothing that an actor or a learner says");
   } catch (const Error& error) {
     options_.say(fmt::format("{} is refused: {}", Printable(peer.address), error.what()));
-    transport_.Close(id, peer.kind == Kind::kLearner ? fmt::format("{}{}", kReplayRefuses, error.what()) : error.what());
+    transport_.Close(
+        id, peer.kind == Kind::kLearner ? fmt::format("{}{}", kReplayRefuses, error.what()) : error.what());
   } catch (const std::exception& error) {  // there is no memory for it
     options_.say(fmt::format("{} is closed: {}", Printable(peer.address), error.what()));
     transport_.Close(id, fmt::format("{}{}", kComesBack, error.what()));
@@ -206,7 +210,8 @@ void ReplayDesk::Introduce(PeerId id, Peer& peer, Incoming& message) {
   const std::string version = said.at("learn");
   peer.kind = Kind::kLearner;
   if (version != options_.version)
-    Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version, Printable(version));
+    Fail("the replay server runs trireme {}, and the learner {}: use the same", options_.version,
+         Printable(version));
   transport_.Allow(id, transport_.limits().message);
 }
 
@@ -214,32 +219,37 @@ void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
   const ReplayRun run = ReplayRun::Decode(ReadText(message));
   const std::size_t record_size =
       ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size());
-  if (std::max(run.shape.most_bytes(), AnswerBytes(run.part, record_size)) > transport_.limits().message)
-    Fail("a trajectory or a draw would be longer than a message may be, {} bytes", transport_.limits().message);
+  if (std::max(run.shape.most_bytes(), AnswerBytes(1, run.part, record_size)) > transport_.limits().message)
+    Fail("a trajectory or a draw would be longer than a message may be, {} bytes",
+         transport_.limits().message);
   const bool alone = std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; });
   if (memory_ == nullptr) {
     Begin(run);
   } else if (run.Identity() != memory_->run.Identity()) {
-    Fail("this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start the "
-         "server anew",
-         Printable(memory_->run.Identity()), Printable(run.Identity()));
+    Fail(
+        "this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start "
+        "the "
+        "server anew",
+        Printable(memory_->run.Identity()), Printable(run.Identity()));
   } else if (alone) {
     memory_->GoOn(run);
   } else if (run.part != memory_->run.part) {
-    Fail("the learner draws {} transitions at a time, and those that are here {}", run.part, memory_->run.part);
+    Fail("the learner draws {} transitions at a time, and those that are here {}", run.part,
+         memory_->run.part);
   }
   peer.joined = true;
   peer.learner = run.learner;
   options_.say(fmt::format("learner {} at {} joined", run.learner, Printable(peer.address)));
-  transport_.Send(id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
+  transport_.Send(
+      id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
 }
 
 void ReplayDesk::Begin(const ReplayRun& run) {
   try {
     memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
   } catch (const std::bad_alloc&) {
-    Fail("there is no memory for {} transitions, {} MiB: use more servers, or a smaller replay", run.rules.capacity,
-         ReplayPart::Bytes(run.rules, run.shape.env) >> 20);
+    Fail("there is no memory for {} transitions, {} MiB: use more servers, or a smaller replay",
+         run.rules.capacity, ReplayPart::Bytes(run.rules, run.shape.env) >> 20);
   }
 }
 
@@ -247,7 +257,9 @@ void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
   if (message.size() < sizeof(ReplayWord)) Fail("a message of {} bytes means nothing", message.size());
   switch (ReadOne<ReplayWord>(message)) {
     case ReplayWord::kPolicy: {
-      auto policy = DecodePolicy(message, memory_->run.params, nullptr);
+      if (message.size() < sizeof(PolicyHeader)) Fail("a policy that was cut");
+      const auto of_learner = ReadOne<std::uint64_t>(message);
+      const auto policy = DecodePolicy(message, of_learner, memory_->run.params, nullptr);
       if (!std::ranges::all_of(policy->params, [](float x) { return std::isfinite(x); }))
         Fail("the parameters to collect with are not all finite: the run has diverged");
       // Versions are counted here: those of learners that come back begin anew.
@@ -321,7 +333,8 @@ void ReplayDesk::OnClose(PeerId id) {
   if (found == peers_.end()) return;
   if (found->second.kind == Kind::kActor) memory_->desk.OnClose(id);
   if (found->second.joined && !over_)
-    options_.say(fmt::format("learner {} at {} is gone", found->second.learner, Printable(found->second.address)));
+    options_.say(
+        fmt::format("learner {} at {} is gone", found->second.learner, Printable(found->second.address)));
   std::erase(line_, id);
   peers_.erase(found);
 }
@@ -334,7 +347,8 @@ void ReplayDesk::EndAll(Deadline now) {
   if (memory_ != nullptr) memory_->desk.OnTime(now);
   for (const auto& [id, peer] : peers_) {
     if (peer.kind == Kind::kActor) continue;
-    transport_.Close(id, over_ ? std::string(kRunIsOver) : fmt::format("{}the replay server ends", kComesBack));
+    transport_.Close(id,
+                     over_ ? std::string(kRunIsOver) : fmt::format("{}the replay server ends", kComesBack));
   }
   done_ = peers_.empty() || MonotonicSeconds() > leaves_by_s_;
 }
@@ -347,7 +361,8 @@ Deadline ReplayDesk::OnTime(Deadline now) {
   const double now_s = MonotonicSeconds();
   for (const auto& [id, peer] : peers_) {
     const bool known = peer.kind == Kind::kActor || peer.joined;
-    if (!known && now_s > peer.opened_s + kIntroduction) transport_.Close(id, "nothing that an actor or a learner says has come");
+    if (!known && now_s > peer.opened_s + kIntroduction)
+      transport_.Close(id, "nothing that an actor or a learner says has come");
   }
   if (memory_ == nullptr) return now + kLook;
   const Deadline next = memory_->desk.OnTime(now);

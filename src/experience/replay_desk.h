@@ -31,7 +31,7 @@ namespace trireme {
 class ReplayDesk final : public ServerTransport::Handler {
  public:
   struct Options {
-    std::string version = {};          // of the program
+    std::string version = {};           // of the program
     std::filesystem::path folder = {};  // empty: what is remembered is gone with the server
     // Given lines for people.
     std::function<void(const std::string&)> say = [](const std::string&) {};
@@ -60,8 +60,8 @@ class ReplayDesk final : public ServerTransport::Handler {
     Kind kind = Kind::kUnknown;
     bool joined = false;  // a learner: it has said what it wants
     double opened_s = 0;
-    std::uint32_t learner = 0;         // its rank
-    std::uint64_t drawn = 0, owed = 0;  // draws that it has had, and waits for
+    std::uint32_t learner = 0;            // its rank
+    std::uint64_t drawn = 0, owed = 0;    // draws that it has had, and waits for
     std::deque<ReplayTurn> waiting = {};  // turns with those that it waits for
   };
 
@@ -79,9 +79,9 @@ class ReplayDesk final : public ServerTransport::Handler {
   ServerTransport& transport_;
   const Options options_;
   std::optional<ReplayFolder> folder_;
-  std::unique_ptr<Memory> memory_;  // null: nobody has said what to remember
-  std::map<PeerId, Peer> peers_;    // actors are the desk's, too
-  std::deque<PeerId> line_;         // whose turns wait, as they came
+  std::unique_ptr<Memory> memory_;      // null: nobody has said what to remember
+  std::map<PeerId, Peer> peers_;        // actors are the desk's, too
+  std::deque<PeerId> line_;             // whose turns wait, as they came
   std::vector<std::uint64_t> numbers_;  // scratch
   std::vector<float> errors_;           // scratch
   bool over_ = false;

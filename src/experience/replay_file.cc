@@ -83,9 +83,11 @@ void ReplayFolder::Map(bool create) {
   }
   struct stat status;
   if (fstat(fd_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
-    Fail("{} has {} bytes, and what is remembered there takes {}: it was cut, or belongs to something else. Remove {} "
-         "to begin anew",
-         file.string(), status.st_size, bytes, path_.string());
+    Fail(
+        "{} has {} bytes, and what is remembered there takes {}: it was cut, or belongs to something else. "
+        "Remove {} "
+        "to begin anew",
+        file.string(), status.st_size, bytes, path_.string());
   }
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (mapped == MAP_FAILED) Fail("cannot map {}: {}", file.string(), std::strerror(errno));

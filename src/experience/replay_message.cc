@@ -29,7 +29,8 @@ std::string ReplayRun::Encode() const {
                                   servers,
                                   learner};
   out.Put<std::uint64_t>("counts", counts);
-  const double numbers[] = {rules.gamma, rules.alpha, rules.epsilon, rate.draws_per_insert, rate.least, rate.slack};
+  const double numbers[] = {rules.gamma,           rules.alpha, rules.epsilon,
+                            rate.draws_per_insert, rate.least,  rate.slack};
   out.Put<double>("numbers", numbers);
   return std::move(out).Encode();
 }
@@ -49,9 +50,10 @@ ReplayRun ReplayRun::Decode(const std::string& text) {
   run.settings = in.GetText("settings");
   constexpr std::uint64_t kMost = std::uint64_t{1} << 31;
   const bool counts_fit = counts[0] > 0 && counts[0] < kMost && counts[1] > 0 && counts[1] < kMost &&
-                          counts[0] * counts[1] < kMost && counts[2] > 0 && counts[2] < kMost && counts[3] > 0 &&
-                          counts[3] <= 1000 && counts[4] > 0 && counts[4] < kMost && counts[5] > 0 &&
-                          counts[8] > 0 && counts[8] <= 1024 && counts[7] < counts[8] && counts[9] < 4096;
+                          counts[0] * counts[1] < kMost && counts[2] > 0 && counts[2] < kMost &&
+                          counts[3] > 0 && counts[3] <= 1000 && counts[4] > 0 && counts[4] < kMost &&
+                          counts[5] > 0 && counts[8] > 0 && counts[8] <= 1024 && counts[7] < counts[8] &&
+                          counts[9] < 4096;
   const auto unit = [](double x) { return x >= 0 && x <= 1; };
   const bool numbers_fit = unit(numbers[0]) && unit(numbers[1]) && unit(numbers[2]) && numbers[3] > 0 &&
                            std::isfinite(numbers[3]) && numbers[4] >= 0 && std::isfinite(numbers[4]) &&
@@ -80,10 +82,12 @@ ReplayRun ReplayRun::Decode(const std::string& text) {
 }
 
 std::string ReplayRun::Identity() const {
-  return fmt::format("{}, of {} parameters; trajectories of {} steps of {} environments; {} transitions over {} steps with gamma {:g}, "
-                     "drawn with alpha {:g} and epsilon {:g}; server {} of {}",
-                     looks, params, shape.steps, shape.envs, rules.capacity, rules.n_step, rules.gamma, rules.alpha,
-                     rules.epsilon, server + 1, servers);
+  return fmt::format(
+      "{}, of {} parameters; trajectories of {} steps of {} environments; {} transitions over {} steps with "
+      "gamma {:g}, "
+      "drawn with alpha {:g} and epsilon {:g}; server {} of {}",
+      looks, params, shape.steps, shape.envs, rules.capacity, rules.n_step, rules.gamma, rules.alpha,
+      rules.epsilon, server + 1, servers);
 }
 
 Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,
@@ -109,7 +113,8 @@ ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t recor
   if (bytes < sizeof(ReplayAnswer)) Fail("a message of {} bytes is no draw", bytes);
   const auto answer = ReadOne<ReplayAnswer>(message);
   if (answer.draws == 0 || answer.draws > most || bytes != AnswerBytes(answer.draws, part, record_size))
-    Fail("a message of {} bytes is not {} draws of {} transitions, of {} at most", bytes, answer.draws, part, most);
+    Fail("a message of {} bytes is not {} draws of {} transitions, of {} at most", bytes, answer.draws, part,
+         most);
   return answer;
 }
 

@@ -55,8 +55,8 @@ struct ReplayRun {
 enum class ReplayWord : std::uint64_t { kPolicy = 1, kTurn = 2, kOver = 3 };
 
 struct ReplayTurn {
-  std::uint64_t wanted = 0;  // draws that are asked for
-  double beta = 0;           // of them
+  std::uint64_t wanted = 0;     // draws that are asked for
+  double beta = 0;              // of them
   std::uint64_t corrected = 0;  // errors that follow
 };
 Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbers,

@@ -24,7 +24,8 @@ std::size_t BytesOf(const TrajectoryShape& shape, std::size_t cut_off) {
 void CheckNumbers(std::span<const float> values, const char* what, const char* of = "a trajectory") {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t not_finite = 0;
-  for (const float value : values) not_finite |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
+  for (const float value : values)
+    not_finite |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
   if (not_finite != 0) Fail("{} whose {} are not all finite", of, what);
 }
 
@@ -106,7 +107,7 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
   MessageParts writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
-                t.truncated_samples.size() * sizeof(int));
+                      t.truncated_samples.size() * sizeof(int));
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :
        {t.obs.span(), t.actions.span(), t.extra.span(), t.rewards.span()})

@@ -98,8 +98,8 @@ std::size_t ReplayBuffer::Add(const Transition& t) {
 
 void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
   UnpackRecords(
-      layout_, action_size_, slots.size(),
-      [&](std::size_t i) { return records_.data() + slots[i] * width_; }, out);
+      layout_, action_size_, slots.size(), [&](std::size_t i) { return records_.data() + slots[i] * width_; },
+      out);
 }
 
 void ReplayBuffer::GatherRecords(std::span<const std::uint32_t> slots, std::span<float> records) const {
@@ -117,8 +117,8 @@ void ReplayBuffer::Unpack(const RowLayout& layout, int action_size, std::span<co
   const std::size_t width = RecordSize(layout, action_size);
   TRIREME_CHECK(records.size() >= n * width);
   UnpackRecords(
-      layout, static_cast<std::size_t>(action_size), n, [&](std::size_t i) { return records.data() + i * width; },
-      out);
+      layout, static_cast<std::size_t>(action_size), n,
+      [&](std::size_t i) { return records.data() + i * width; }, out);
 }
 
 void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {

@@ -82,7 +82,8 @@ class ReplayPart {
   void Load(const StateReader& in, const std::string& scope);
 
  private:
-  void DrawSlots(RandomStream& random, double beta, std::span<std::uint64_t> numbers, std::span<float> weights);
+  void DrawSlots(RandomStream& random, double beta, std::span<std::uint64_t> numbers,
+                 std::span<float> weights);
 
   RowLayout layout_;
   std::size_t action_size_;

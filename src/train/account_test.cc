@@ -10,6 +10,8 @@ WorkerAccount Sample(std::uint64_t pushes) {
   account.facts = {.steps = 7, .busy_s = 1.5, .idle_s = 0.5};
   account.traffic = {.bytes = 100, .messages = 3, .idle_s = 0.5, .pushes = pushes};
   account.staleness.Add(2);
+  account.inference.batches.Add(12);
+  account.inference.latency_us.Add(300);
   account.cpu_s = 9;
   account.env = {.count = 2, .last = "a host has ended", .last_s = 1e9 + 0.5, .warning = "out of bounds"};
   ProcessLink link{.latency_s = 1e-3, .bytes_per_s = 1e6, .bytes = 2'000'000, .messages = 5, .waited_s = 3};
@@ -45,6 +47,15 @@ TEST(WorkerAccount, LinksShowEstimateBesideTimeWaited) {
   EXPECT_DOUBLE_EQ(facts.links[0].estimate_s, 5 * 1e-3 + 2);
   EXPECT_EQ(facts.links[0].waited_s, 3);
   EXPECT_EQ(facts.staleness, (std::vector<std::uint64_t>{0, 0, 1}));
+}
+
+TEST(WorkerAccount, InferenceIsThatOfAllProcesses) {
+  RunFacts facts;
+  AddAccounts({Sample(4), WorkerAccount(), WorkerAccount::Decode(Sample(4).Encode())}, false, facts);
+  EXPECT_EQ(facts.inference_batches, (std::vector<std::uint64_t>{0, 0, 0, 2}));
+  EXPECT_EQ(facts.inference_batch_mean, 12);
+  EXPECT_EQ(facts.inference_latency_us, (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 0, 0, 0, 2}));
+  EXPECT_EQ(facts.inference_latency_us_mean, 300);
 }
 
 // Each process tells of its own; the last one is the last by the clock, whoever comes last in the list.

@@ -40,13 +40,17 @@ void Actors::CheckMessages() const {
   if (run.on_replay_servers()) {
     const auto servers = static_cast<int>(ReplayServers().size());
     const auto what = *context_.settings.algorithm->RemembersElsewhere(run.shards, servers);
-    if (what.rules.capacity == 0) Fail("replay is smaller than the number of replay servers, {}: make it larger", servers);
-    longest = std::max(longest, AnswerBytes(what.part, ReplayBuffer::RecordSize(RowLayout(env), env.action.size())));
+    if (what.rules.capacity == 0)
+      Fail("replay is smaller than the number of replay servers, {}: make it larger", servers);
+    longest = std::max(
+        longest, AnswerBytes(1, what.part, ReplayBuffer::RecordSize(RowLayout(env), env.action.size())));
   }
   if (longest > Limits().message) {
-    Fail("a trajectory, a policy or a draw of this run may have {} bytes, and a message {}: reduce horizon, envs, batch "
-         "or hidden, or leave out {}",
-         longest, Limits().message, run.on_replay_servers() ? "--replay" : "--listen");
+    Fail(
+        "a trajectory, a policy or a draw of this run may have {} bytes, and a message {}: reduce horizon, "
+        "envs, batch "
+        "or hidden, or leave out {}",
+        longest, Limits().message, run.on_replay_servers() ? "--replay" : "--listen");
   }
 }
 
@@ -55,16 +59,16 @@ void Actors::Listen() {
   const TrainOptions& options = context_.options;
   const auto [steps, envs] = context_.settings.algorithm->TrajectorySize(run.shards);
   const TrajectoryShape shape{context_.settings.env().spec, steps, envs};
-  service_ =
-      std::make_unique<ActorService>(TransportFor(run.listen).Listen(run.listen, options.security),
-                                     ActorDesk::Terms{.version = options.version,
-                                                      .settings = context_.settings.fields.ToToml(),
-                                                      .looks = LooksOf(context_.settings, context_.network),
-                                                      .shape = shape,
-                                                      .own_actors = run.total_workers() * per_worker_,
-                                                      .learners = run.total_workers(),
-                                                      .inference = inference_ ? &inference_->service() : nullptr},
-                                     run.workers, options.say);
+  service_ = std::make_unique<ActorService>(
+      TransportFor(run.listen).Listen(run.listen, options.security),
+      ActorDesk::Terms{.version = options.version,
+                       .settings = context_.settings.fields.ToToml(),
+                       .looks = LooksOf(context_.settings, context_.network),
+                       .shape = shape,
+                       .own_actors = run.total_workers() * per_worker_,
+                       .learners = run.total_workers(),
+                       .inference = inference_ ? &inference_->service() : nullptr},
+      run.workers, options.say);
   options.say(fmt::format("actors join with: trireme actor --learner {}", service_->address()));
   if (options.security.token.empty() && !OnThisMachineOnly(service_->address()))
     options.say("no --token-file: whoever reaches this address can take part in the run");
@@ -85,7 +89,8 @@ void Actors::GiveUp(double waited_s) {
   }
   if (waited_s < kTellPatience) waits_.store(false);
   if (service_ != nullptr && nobody && waited_s > kTellPatience && !waits_.exchange(true))
-    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}", service_->address()));
+    options.say(fmt::format("no experience comes: actors join with: trireme actor --learner {}",
+                            service_->address()));
 }
 
 void Actors::End(bool over) {

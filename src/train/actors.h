@@ -76,11 +76,11 @@ class Actors {
   std::optional<CentralActing> inference_;      // ends after all who ask it
   std::vector<std::unique_ptr<Group>> groups_;  // by thread
   std::atomic<bool> ending_{false}, worker_failed_{false};
-  std::atomic<bool> waits_{false};         // people were told that nobody sends
+  std::atomic<bool> waits_{false};  // people were told that nobody sends
   std::once_flag joined_servers_;
-  std::vector<std::thread> of_servers_;  // see JoinServers
-  std::mutex failure_mutex_;  // guards failure_
-  std::string failure_;       // of an actor that has joined replay servers
+  std::vector<std::thread> of_servers_;    // see JoinServers
+  std::mutex failure_mutex_;               // guards failure_
+  std::string failure_;                    // of an actor that has joined replay servers
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
 

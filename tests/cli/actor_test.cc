@@ -96,6 +96,59 @@ TEST_F(ActorTest, ComeGoAndDieWhileTheLearnerGoesOn) {
   ExpectEnds(*frozen, 128 + SIGTERM);
 }
 
+// Actors that have no network: one is killed with whatever it has asked, one is frozen, and the run reaches its end.
+TEST_F(ActorTest, CentralInferenceChoosesForThemWhoeverDies) {
+  Process learner(kBinary, Learner("impala", {"--inference", "central", "--steps", "400000", "--actors", "1",
+                                              "--set", "eval_every=0"}));
+  const auto stays = StartActor({}, "2"), frozen = StartActor();
+  ASSERT_TRUE(learner.RunsUntil([&] {
+    return learner.Err().find("actor 3 at") != std::string::npos && MetricLines("run") > 0;
+  })) << learner.Err();
+  frozen->Signal(SIGSTOP);
+  for (int i = 0; i < 3; ++i) {
+    const auto victim = StartActor();
+    const auto joined = [&] {
+      return learner.Err().find(fmt::format("actor {} at", 4 + i)) != std::string::npos;
+    };
+    ASSERT_TRUE(learner.RunsUntil(joined)) << learner.Err();
+    const std::size_t lines = MetricLines("run");
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > lines + 1; })) << learner.Err();
+    victim->Signal(SIGKILL);
+    victim->Wait();
+  }
+  const Json result = ResultOf(learner.Wait());
+  EXPECT_GE(result["steps"], 400000);
+  const auto lag = result["policy_lag_histogram"].get<std::vector<int>>();
+  EXPECT_EQ(std::accumulate(lag.begin(), lag.end(), 0) * 16 * 2, result["steps"]) << "each counts once";
+  const auto batches = result["inference_batch_histogram"].get<std::vector<std::int64_t>>();
+  const auto latency = result["inference_latency_us_histogram"].get<std::vector<std::int64_t>>();
+  EXPECT_GT(result["inference_batch_mean"], 2) << "an actor has two environments, and there are several";
+  // What was learned from has asked once for each two samples.
+  EXPECT_GE(std::accumulate(latency.begin(), latency.end(), std::int64_t{0}), result["steps"].get<int>() / 2);
+  EXPECT_GT(std::accumulate(batches.begin(), batches.end(), std::int64_t{0}), 0);
+  ExpectEnds(*stays, 0, "the run is over");
+  frozen->Signal(SIGCONT);
+  frozen->Signal(SIGTERM);  // where it does not hear that the run is over, it waits for the learner
+  const Outcome outcome = frozen->Wait();
+  EXPECT_TRUE(outcome.code == 0 || outcome.code == 128 + SIGTERM) << outcome.code << outcome.err;
+}
+
+// The learner is killed while they wait for choices; they go on when it comes back.
+TEST_F(ActorTest, ActorsWithoutANetworkGoOnWithALearnerThatComesBack) {
+  const auto actor = StartActor({}, "2");
+  {
+    Process learner(kBinary, Learner("appo", {"--inference", "central", "--steps", "30000000", "--set",
+                                              "checkpoint_every_s=0"}));
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 5; })) << learner.Err();
+    learner.Signal(SIGKILL);
+    learner.Wait();
+  }
+  const Json result = ResultOf(RunTrireme({"train", "--resume", Path("run"), "--steps", "60000", "--json"}));
+  EXPECT_GE(result["steps"], 60000);
+  EXPECT_TRUE(result.contains("inference_batch_histogram"));
+  ExpectEnds(*actor, 0, "the run is over");
+}
+
 TEST_F(ActorTest, GoOnWithALearnerThatWasKilledAndComesBack) {
   const auto actor = StartActor();
   {
@@ -151,6 +204,9 @@ TEST_F(ActorTest, MistakesAreRefused) {
   ExpectRefused(RunTrireme(Learner("impala", {"--store", "shared"})), {"--store allreduce"});
   ExpectRefused(RunTrireme(Learner("impala", {"--set", "schedule=0< 0> 1< 1>"})), {"--listen"});
   ExpectRefused(RunTrireme(Set(Learner("impala"), {"listen=nowhere:x"})), {"nowhere:x"});
+  ExpectRefused(RunTrireme({"train", "--env", "CartPole-v1", "--algo", "impala", "--inference", "central"}),
+                {"--actors or --listen"});
+  ExpectRefused(RunTrireme(Learner("impala", {"--inference", "remote"})), {"local", "central"});
   EXPECT_FALSE(std::filesystem::exists(Path("run")));
   WriteText(Path("secret"), "a\n");
   WriteText(Path("other"), "b\n");
