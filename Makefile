@@ -56,11 +56,11 @@ fast: build
 # Ten minutes of training, on their own and in step, while workers and servers are killed, frozen and cut off. Among the tests there
 # is a training of each kind.
 chaos: build
-	CHAOS_SECONDS=150 $(BUILD)/tests/chaos/chaos_test
+	CHAOS_SECONDS=150 REPLAY_CHAOS_SECONDS=300 $(BUILD)/tests/chaos/chaos_test
 
 # Ten minutes of libFuzzer for each target, from the corpus in the tree; it ends at the first finding and says where that is.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= settings checkpoint part_files server client actors
+FUZZ_TARGETS ?= settings checkpoint part_files server client actors replay
 fuzz:
 	scripts/setup fuzz
 	cmake --preset fuzz

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <thread>
+
+#include "memory.h"
 
 namespace trireme::testing {
 namespace {
@@ -13,15 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// Of its own: pages of files that it has read are not counted, the system takes them back when it wants.
-long ResidentKiB(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssAnon:")) return std::atol(line.c_str() + 8);
-  }
-  return 0;
-}
 
 void Tell(const char* what, int whom) { std::cout << "  " << what << " " << whom << std::endl; }
 
@@ -129,7 +121,7 @@ bool Training::Continue() {
     action();
   }
   for (int s = 0; s < kServers; ++s)
-    most_memory_[s] = std::max(most_memory_[s], ResidentKiB(servers_[s]->pid()));
+    most_memory_[s] = std::max(most_memory_[s], OwnMemoryKiB(servers_[s]->pid()));
   for (int w = 0; w < kWorkers; ++w) {
     if (!struck_.contains(w) && workers_[w]->EndsWithin(0)) return true;
   }
