@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "run_util.h"
+#include "trireme/base/plugin.h"
 
 namespace trireme::testing {
 namespace {
@@ -14,6 +15,7 @@ class ReplayTest : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     setenv("TRIREME_PLUGINS", TRIREME_PLUGIN_FOLDER, 1);
+    if (!HavePlugin("libtrireme_grpc.so")) GTEST_SKIP() << "built without gRPC";
   }
 
   // What it says is kept over its lives.
