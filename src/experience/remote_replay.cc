@@ -29,6 +29,7 @@ constexpr auto kPushAgain = 1ms;  // who waits sends the next message that has n
 constexpr double kAgain = 0.25;   // seconds between attempts to connect
 constexpr double kTell = 5;       // seconds after which people are told
 constexpr auto kGreeting = 5s;    // for a server to answer the first time
+constexpr auto kFarewell = 5s;    // for servers to hear that the run is over
 
 Deadline After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -285,9 +286,33 @@ EpisodeTotals RemoteReplay::TakeEpisodes(int shard) {
   return shard == 0 ? std::exchange(episodes_, {}) : EpisodeTotals();
 }
 
+// True once the server has closed its end because the run is over. What it still owed is not looked at.
+bool RemoteReplay::TellEnd(Server& server, Deadline end) {
+  try {
+    while (Clock::now() < end) {
+      if (!Connect(server, std::min(end, Clock::now() + kLook))) continue;
+      Stream& stream = *server.stream;
+      if (server.policy != nullptr) stream.Send(std::exchange(server.policy, nullptr), end);  // for actors to be let in
+      stream.Send(Word(ReplayWord::kOver), end);
+      while (!stream.closed() && Clock::now() < end) stream.Receive(end);
+      if (stream.why() == kRunIsOver) return true;
+      if (stream.closed()) Lose(server);
+    }
+  } catch (const Error&) {  // it is another run's by now
+  }
+  return false;
+}
+
 void RemoteReplay::EndRun() {
+  const Deadline end = Clock::now() + kFarewell;
+  for (const auto& server : servers_) {  // all at once, as far as they are there
+    if (server->stream != nullptr) server->stream->Send(Word(ReplayWord::kOver), Clock::now() + kLook);
+  }
   for (const auto& server : servers_) {
-    if (server->stream != nullptr) server->stream->Send(Word(ReplayWord::kOver), Clock::now() + 1s);
+    if (!TellEnd(*server, end)) {
+      options_.say(fmt::format("the replay server at {} has not heard that the run is over: stop it, if it comes back",
+                               server->address));
+    }
   }
 }
 

@@ -48,7 +48,7 @@ class RemoteReplay final : public ReplaySource {
   void Save(StateWriter&) const override {}  // servers do
   void Load(const StateReader&) override {}
 
-  // The run has ended: tells the servers, and with them their actors.
+  // The run has ended: tells the servers, and with them their actors. Waits some seconds for those that do not answer.
   void EndRun();
 
   const ReceivedExperience& received() const { return received_; }
@@ -68,6 +68,7 @@ class RemoteReplay final : public ReplaySource {
   // The next message with draws.
   bool Receive(Server& server, Deadline deadline);
   void Look(double waited_s);
+  bool TellEnd(Server& server, Deadline end);
   std::string Names() const;  // of the servers
 
   Options options_;

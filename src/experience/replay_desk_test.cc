@@ -306,5 +306,22 @@ TEST(ReplayServer, FindsWhatItHadAgain) {
   EXPECT_EQ(numbers, (std::set<float>{12, 13, 14, 15, 16, 17, 18, 19})) << "the last 64, and nothing else";
 }
 
+// Otherwise it, and its actors, would wait for a learner for ever.
+TEST(ReplayServer, HearsOfTheEndAlsoWhereTheStreamHasBroken) {
+  MemoryTransport transport;
+  Served a(transport, "a"), b(transport, "b");
+  RemoteReplay replay(Learner(transport, {"a", "b"}), RunOf(1, /*least=*/16, kAnySlack));
+  ActorThread of_a(Place(transport, "a"), 1), of_b(Place(transport, "b"), 2);
+  replay.Begin(std::vector<float>(kParams));
+  for (int i = 0; i < 20; ++i) replay.Draw(0, i, 0.5);
+  transport.Cut(1);
+  replay.EndRun();
+  for (Served* server : {&a, &b}) ASSERT_TRUE(Eventually([&] { return server->done(); }));
+  for (ActorThread* actor : {&of_a, &of_b}) {
+    actor->Join();
+    EXPECT_TRUE(actor->ended_well());
+  }
+}
+
 }  // namespace
 }  // namespace trireme
