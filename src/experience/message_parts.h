@@ -4,18 +4,56 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/rpc/transport.h"
 
 namespace trireme {
 
+// Memory of messages that are all of one length, or mostly: goes round, since the system takes longer to find new memory for
+// a long message than it takes to write it. Thread safety: all threads may use it, and let go of messages.
+class MessageMemory {
+ public:
+  std::shared_ptr<AlignedBuffer<std::byte>> Take(std::size_t bytes) {
+    std::unique_ptr<Buffer> buffer;
+    {
+      const std::lock_guard lock(spare_->mutex);
+      if (bytes != std::exchange(spare_->bytes, bytes)) spare_->buffers.clear();
+      if (!spare_->buffers.empty()) {
+        buffer = std::move(spare_->buffers.back());
+        spare_->buffers.pop_back();
+      }
+    }
+    if (buffer == nullptr) buffer = std::make_unique<Buffer>(bytes, Buffer::kUninitialised);
+    return {buffer.release(), [spare = spare_](Buffer* back) { spare->Keep(std::unique_ptr<Buffer>(back)); }};
+  }
+
+ private:
+  using Buffer = AlignedBuffer<std::byte>;
+  static constexpr std::size_t kMost = 8;
+
+  struct Spare {
+    std::mutex mutex;  // guards:
+    std::size_t bytes = 0;  // of each
+    std::vector<std::unique_ptr<Buffer>> buffers;
+
+    void Keep(std::unique_ptr<Buffer> buffer) {
+      const std::lock_guard lock(mutex);
+      if (buffer->size() == bytes && buffers.size() < kMost) buffers.push_back(std::move(buffer));
+    }
+  };
+  std::shared_ptr<Spare> spare_ = std::make_shared<Spare>();  // messages may outlive us
+};
+
 class MessageParts {
  public:
   explicit MessageParts(std::size_t bytes)
-      : message_(
-            std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
+      : message_(std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
+  MessageParts(std::size_t bytes, MessageMemory& memory) : message_(memory.Take(bytes)) {}
 
   template <class T>
   void Put(std::span<const T> values) {

@@ -88,7 +88,7 @@ bool RemoteActorEnd::Send(Trajectory& trajectory) {
     if (!TakeAnswer(/*wait=*/true)) return false;
   }
   if (state_ != State::kOpen) return false;
-  if (!SendMessage(EncodeTrajectory(trajectory, ++number_))) return false;
+  if (!SendMessage(EncodeTrajectory(trajectory, ++number_, &memory_))) return false;
   ++unanswered_;
   return true;
 }

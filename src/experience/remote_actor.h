@@ -17,6 +17,7 @@
 #include <string>
 
 #include "trireme/experience/channel.h"
+#include "trireme/experience/message_parts.h"
 #include "trireme/rollout/rollout.h"
 #include "trireme/rpc/transport.h"
 
@@ -76,6 +77,7 @@ class RemoteActorEnd final : public ActorEnd {
   double heard_s_ = 0;
   std::size_t params_ = 0, unanswered_ = 0;
   std::uint64_t number_ = 0;  // of the last trajectory
+  MessageMemory memory_;      // of trajectories
   std::shared_ptr<const PublishedPolicy> policy_;
 };
 

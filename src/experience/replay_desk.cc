@@ -118,7 +118,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
 
   // The next `draws` after as many as a learner has had.
   Outgoing Draw(std::uint64_t draws, double beta, std::uint32_t learner, std::uint64_t drawn) {
-    MessageParts message(AnswerBytes(draws, run.part, record_size_));
+    MessageParts message(AnswerBytes(draws, run.part, record_size_), memory_);
     message.PutOne(ReplayAnswer{.draws = draws,
                                 .inserted = part.inserted(),
                                 .overwritten_errors = part.overwritten_errors(),
@@ -148,6 +148,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
 
   ReplayFolder* const folder_;
   const std::size_t record_size_;
+  MessageMemory memory_;  // of draws
 };
 
 ReplayDesk::ReplayDesk(ServerTransport& transport, Options options)

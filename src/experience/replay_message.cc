@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -11,6 +12,11 @@
 #include "trireme/experience/message_parts.h"
 
 namespace trireme {
+namespace {
+
+constexpr std::size_t kInCache = 1 << 17;  // bytes of records that are read before they are unpacked
+
+}  // namespace
 
 std::string ReplayRun::Encode() const {
   StateWriter out;
@@ -121,12 +127,16 @@ ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t recor
 void DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,
                 ReplayDraw& draw) {
   const std::size_t record_size = ReplayBuffer::RecordSize(layout, action_size);
-  const std::size_t floats = draw.size() * record_size + DrawPadding(draw.size(), record_size);
-  if (records.size() != floats) records = AlignedBuffer<float>(floats);
   ReadTo(message, std::span(draw.numbers));
   ReadTo(message, std::span(draw.weights));
-  ReadTo(message, records.span());
-  ReplayBuffer::Unpack(layout, action_size, records.span(), draw.size(), draw.transitions);
+  const std::size_t at_once = std::clamp<std::size_t>(kInCache / (record_size * sizeof(float)), 1, draw.size());
+  if (records.size() != at_once * record_size) records = AlignedBuffer<float>(at_once * record_size);
+  for (std::size_t first = 0; first < draw.size(); first += at_once) {
+    const std::size_t n = std::min(at_once, draw.size() - first);
+    ReadTo(message, records.span().first(n * record_size));
+    ReplayBuffer::Unpack(layout, action_size, records.span(), first, n, draw.transitions);
+  }
+  if (DrawPadding(draw.size(), record_size) != 0) ReadOne<float>(message);
 }
 
 }  // namespace trireme

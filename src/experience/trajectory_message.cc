@@ -95,7 +95,7 @@ std::size_t TrajectoryShape::most_bytes() const {
   return BytesOf(*this, static_cast<std::size_t>(steps) * envs);
 }
 
-Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
+Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number, MessageMemory* memory) {
   const TrajectoryHeader header{.number = number,
                                 .policy = t.policy,
                                 .steps = t.steps,
@@ -106,8 +106,9 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number) {
                                 .length_sum = t.episodes.length_sum};
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
-  MessageParts writer(sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
-                      t.truncated_samples.size() * sizeof(int));
+  const std::size_t bytes = sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
+                            t.truncated_samples.size() * sizeof(int);
+  MessageParts writer = memory == nullptr ? MessageParts(bytes) : MessageParts(bytes, *memory);
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :
        {t.obs.span(), t.actions.span(), t.extra.span(), t.rewards.span()})

@@ -17,6 +17,8 @@
 
 namespace trireme {
 
+class MessageMemory;
+
 // What the trajectories of a run look like.
 struct TrajectoryShape {
   EnvSpec env = {};
@@ -43,7 +45,8 @@ struct PolicyHeader {
 // version of a policy, from 1; 0 where it is neither (choice_message.h). Throws Error when the message is too short.
 std::uint64_t ReadNumber(Incoming& message);
 
-Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number);
+// memory: where there is some for the message (message_parts.h).
+Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number, MessageMemory* memory = nullptr);
 // After its number was read. Into the memory of `to`, if it has any. Throws Error when the message is no trajectory of this
 // shape, or one that nobody could have collected: what is no number, a choice that there is not or that was not
 // allowed, ends of episodes that contradict each other.

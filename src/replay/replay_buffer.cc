@@ -29,13 +29,13 @@ void CopyRow(const float* from, std::size_t n, float* to) {
   for (std::size_t i = 0; i < n; i += 4) Store(to + i, LoadAs<Vec4>(from + i));
 }
 
-// out row i <- record(i), of n.
+// out row first + i <- record(i), of n.
 template <class Record>
-void UnpackRecords(const RowLayout& layout, std::size_t action_size, std::size_t n, Record&& record,
-                   TransitionBatch& out) {
+void UnpackRecords(const RowLayout& layout, std::size_t action_size, std::size_t first, std::size_t n,
+                   Record&& record, TransitionBatch& out) {
   const std::size_t obs_size = layout.obs_size(), mask_size = layout.mask_size();
   const std::size_t width = ReplayBuffer::RecordSize(layout, static_cast<int>(action_size));
-  TRIREME_CHECK(n <= out.capacity);
+  TRIREME_CHECK(first + n <= out.capacity);
   TRIREME_CHECK(out.obs.size() == out.capacity * obs_size + TransitionBatch::kSlack);
   TRIREME_CHECK(out.next_masks.size() == out.capacity * mask_size);
   TRIREME_CHECK(out.actions.size() == out.capacity * action_size);
@@ -44,28 +44,29 @@ void UnpackRecords(const RowLayout& layout, std::size_t action_size, std::size_t
     for (std::size_t i = 0; i < n; ++i) {
       if (i + kAhead < n) Prefetch(record(i + kAhead), width);
       const float* from = record(i);
-      copy_obs(from, i);
+      const std::size_t row = first + i;
+      copy_obs(from, row);
       const float* rest = from + 2 * layout.width();
-      float* actions = out.actions.data() + i * action_size;
+      float* actions = out.actions.data() + row * action_size;
       for (std::size_t k = 0; k < action_size; ++k) actions[k] = rest[k];
-      out.returns[i] = rest[action_size];
-      out.discounts[i] = rest[action_size + 1];
+      out.returns[row] = rest[action_size];
+      out.discounts[row] = rest[action_size + 1];
     }
   };
   if (layout.plain()) {
-    unpack([&](const float* from, std::size_t i) {
-      CopyRow(from, obs_size, out.obs.data() + i * obs_size);
-      CopyRow(from + obs_size, obs_size, out.next_obs.data() + i * obs_size);
+    unpack([&](const float* from, std::size_t row) {
+      CopyRow(from, obs_size, out.obs.data() + row * obs_size);
+      CopyRow(from + obs_size, obs_size, out.next_obs.data() + row * obs_size);
     });
   } else {
-    unpack([&](const float* from, std::size_t i) {
+    unpack([&](const float* from, std::size_t row) {
       const float* next = from + layout.width();
-      layout.UnpackObs(from, out.obs.data() + i * obs_size);
-      layout.UnpackObs(next, out.next_obs.data() + i * obs_size);
-      std::copy_n(layout.MaskOf(next), mask_size, out.next_masks.data() + i * mask_size);
+      layout.UnpackObs(from, out.obs.data() + row * obs_size);
+      layout.UnpackObs(next, out.next_obs.data() + row * obs_size);
+      std::copy_n(layout.MaskOf(next), mask_size, out.next_masks.data() + row * mask_size);
     });
   }
-  out.size = n;
+  out.size = first + n;
 }
 
 }  // namespace
@@ -98,8 +99,8 @@ std::size_t ReplayBuffer::Add(const Transition& t) {
 
 void ReplayBuffer::Gather(std::span<const std::uint32_t> slots, TransitionBatch& out) const {
   UnpackRecords(
-      layout_, action_size_, slots.size(), [&](std::size_t i) { return records_.data() + slots[i] * width_; },
-      out);
+      layout_, action_size_, 0, slots.size(),
+      [&](std::size_t i) { return records_.data() + slots[i] * width_; }, out);
 }
 
 void ReplayBuffer::GatherRecords(std::span<const std::uint32_t> slots, std::span<float> records) const {
@@ -113,12 +114,12 @@ void ReplayBuffer::GatherRecords(std::span<const std::uint32_t> slots, std::span
 }
 
 void ReplayBuffer::Unpack(const RowLayout& layout, int action_size, std::span<const float> records,
-                          std::size_t n, TransitionBatch& out) {
+                          std::size_t first, std::size_t n, TransitionBatch& out) {
   const std::size_t width = RecordSize(layout, action_size);
   TRIREME_CHECK(records.size() >= n * width);
   UnpackRecords(
-      layout, static_cast<std::size_t>(action_size), n,
-      [&](std::size_t i) { return records.data() + i * width; }, out);
+      layout, static_cast<std::size_t>(action_size), first, n, [&](std::size_t i) { return records.data() + i * width; },
+      out);
 }
 
 void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {

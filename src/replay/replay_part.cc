@@ -9,10 +9,15 @@ namespace trireme {
 ReplayPart::ReplayPart(const ReplayRules& rules, const EnvSpec& env, int envs)
     : layout_(env),
       action_size_(env.action.size()),
-      n_step_(envs, rules.n_step, rules.gamma, static_cast<int>(layout_.width()), env.action.size()),
+      n_step_(rules.n_step),
+      gamma_(rules.gamma),
       buffer_(rules.capacity, layout_, env.action.size()),
       sampler_(rules.capacity, rules.alpha, rules.epsilon),
-      begun_(static_cast<std::size_t>(envs)) {}
+      pending_(static_cast<std::size_t>(envs)) {
+  TRIREME_CHECK(envs > 0 && n_step_ > 0 && gamma_ >= 0 && gamma_ <= 1);
+  double power = 1;
+  for (int k = 0; k <= n_step_; ++k, power *= gamma_) discounts_.push_back(static_cast<float>(power));
+}
 
 std::uint64_t ReplayPart::Bytes(const ReplayRules& rules, const EnvSpec& env) {
   return ReplayBuffer::Bytes(rules.capacity, RowLayout(env), env.action.size()) +
@@ -21,24 +26,35 @@ std::uint64_t ReplayPart::Bytes(const ReplayRules& rules, const EnvSpec& env) {
 
 void ReplayPart::Insert(const Trajectory& trajectory) {
   const int envs = trajectory.envs, samples = trajectory.samples();
-  TRIREME_CHECK(static_cast<std::size_t>(envs) == begun_.size());
+  TRIREME_CHECK(static_cast<std::size_t>(envs) == pending_.size());
   const std::size_t width = layout_.width();
-  std::ranges::fill(begun_, 0);
+  const auto obs = [&](int sample) { return trajectory.obs.data() + sample * width; };
+  std::ranges::fill(pending_, 0);
   slots_.clear();
   errors_.clear();
   std::size_t cut_off = 0;  // into the list of truncated episodes
-  for (int i = 0; i < samples; ++i) {
-    const int env = i % envs;
-    const bool truncated = trajectory.truncated[i] != 0, last = i + envs >= samples;
-    const float* next_obs = truncated ? trajectory.truncated_obs.data() + cut_off++ * width
-                                      : trajectory.obs.data() + (i + envs) * width;
-    const auto store = [&](const Transition& transition) {
-      const std::size_t slot = buffer_.Add(transition);
+  for (int i = 0, env = 0; i < samples; ++i, env = env + 1 == envs ? 0 : env + 1) {
+    const bool terminated = trajectory.terminated[i] != 0, truncated = trajectory.truncated[i] != 0;
+    const float* const next_obs =
+        truncated ? trajectory.truncated_obs.data() + cut_off++ * width : obs(i + envs);
+    const bool ended = terminated || truncated || i + envs >= samples;
+    int& pending = pending_[env];
+    ++pending;
+    if (!ended && pending < n_step_) continue;
+    // Whoever has n steps, or at an end as many as there are, the oldest first.
+    do {
+      const int begin = i - (pending - 1) * envs;
+      double ret = 0;
+      for (int k = i; k >= begin; k -= envs) ret = trajectory.rewards[k] + gamma_ * ret;
+      const std::size_t slot = buffer_.Add({.obs = obs(begin),
+                                            .next_obs = next_obs,
+                                            .actions = trajectory.actions.data() + begin * action_size_,
+                                            .ret = static_cast<float>(ret),
+                                            .discount = terminated ? 0.0f : discounts_[pending]});
       slots_.push_back(static_cast<std::uint32_t>(slot));
-      errors_.push_back(trajectory.extra[begun_[env]++ * envs + env]);
-    };
-    n_step_.Append(env, trajectory.obs.data() + i * width, trajectory.actions.data() + i * action_size_,
-                   trajectory.rewards[i], next_obs, trajectory.terminated[i] != 0, truncated || last, store);
+      errors_.push_back(trajectory.extra[begin]);
+      --pending;
+    } while (ended && pending > 0);
   }
   sampler_.Update(slots_, errors_);
 }

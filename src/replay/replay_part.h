@@ -3,7 +3,7 @@
 //
 // Trajectories stand for themselves: a transition spans up to n steps and never the end of a trajectory, where the
 // observation after its last step takes over, with the discount of as many steps as there were. So one that was lost
-// spoils no other. Each step becomes the start of one transition. Its first error is what the actor says, `extra`.
+// spoils no other. Each step becomes the start of one transition, in the order and with the bits of n_step.h. Its first error is what the actor says, `extra`.
 //
 // Transitions have numbers, counted from 0 in the order in which they came. Errors may come back when a transition
 // has been overwritten by a newer one; they are then left out.
@@ -20,7 +20,6 @@
 #include "trireme/base/rng.h"
 #include "trireme/base/state.h"
 #include "trireme/env/spec.h"
-#include "trireme/replay/n_step.h"
 #include "trireme/replay/replay_buffer.h"
 #include "trireme/replay/sampler.h"
 #include "trireme/rollout/trajectory.h"
@@ -87,11 +86,13 @@ class ReplayPart {
 
   RowLayout layout_;
   std::size_t action_size_;
-  NStep n_step_;  // empty between trajectories
+  int n_step_;
+  double gamma_;
+  std::vector<float> discounts_;  // [n + 1], gamma^k
   ReplayBuffer buffer_;
   PrioritisedSampler sampler_;
   std::uint64_t overwritten_errors_ = 0;
-  std::vector<int> begun_;            // [B], scratch: transitions of an environment so far
+  std::vector<int> pending_;          // [B], scratch: steps of an environment that wait for their transition
   std::vector<std::uint32_t> slots_;  // of the last call
   std::vector<float> errors_;
 };
