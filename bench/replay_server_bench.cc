@@ -33,7 +33,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kBatch = 256;
-constexpr int kSteps = 32, kEnvs = 8, kTurns = 9, kParams = 100;
+constexpr int kSteps = 32, kEnvs = 8, kTurns = 21, kParams = 100;
 
 // ---- The other process ----
 

@@ -37,7 +37,7 @@ class MessageMemory {
   static constexpr std::size_t kMost = 8;
 
   struct Spare {
-    std::mutex mutex;  // guards:
+    std::mutex mutex;       // guards:
     std::size_t bytes = 0;  // of each
     std::vector<std::unique_ptr<Buffer>> buffers;
 
@@ -52,7 +52,8 @@ class MessageMemory {
 class MessageParts {
  public:
   explicit MessageParts(std::size_t bytes)
-      : message_(std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
+      : message_(
+            std::make_shared<AlignedBuffer<std::byte>>(bytes, AlignedBuffer<std::byte>::kUninitialised)) {}
   MessageParts(std::size_t bytes, MessageMemory& memory) : message_(memory.Take(bytes)) {}
 
   template <class T>

@@ -202,11 +202,16 @@ TEST(ReplayServer, ActorsFillItAndLearnersDraw) {
   EXPECT_TRUE(Eventually([&] { return server.done(); }));
 }
 
+class Ahead : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Draws, Ahead, testing::Values(1, 2, 8));  // of 8, four go together
+
 // Errors that come back change what is drawn.
-TEST(ReplayServer, ErrorsReachTheMemory) {
+TEST_P(Ahead, ErrorsReachTheMemory) {
   MemoryTransport transport;
   Served server(transport, "a");
-  RemoteReplay replay(Learner(transport, {"a"}), RunOf(1, /*least=*/64, kAnySlack));
+  RemoteReplay::Options options = Learner(transport, {"a"});
+  options.ahead = GetParam();
+  RemoteReplay replay(options, RunOf(1, /*least=*/64, kAnySlack));
   ActorThread actor(Place(transport, "a"), 1, 8);
   replay.Begin(std::vector<float>(kParams));
   // One step of one trajectory is worth more and more than all else.

@@ -129,7 +129,8 @@ void DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, Ali
   const std::size_t record_size = ReplayBuffer::RecordSize(layout, action_size);
   ReadTo(message, std::span(draw.numbers));
   ReadTo(message, std::span(draw.weights));
-  const std::size_t at_once = std::clamp<std::size_t>(kInCache / (record_size * sizeof(float)), 1, draw.size());
+  const std::size_t at_once =
+      std::clamp<std::size_t>(kInCache / (record_size * sizeof(float)), 1, draw.size());
   if (records.size() != at_once * record_size) records = AlignedBuffer<float>(at_once * record_size);
   for (std::size_t first = 0; first < draw.size(); first += at_once) {
     const std::size_t n = std::min(at_once, draw.size() - first);

@@ -106,8 +106,8 @@ Outgoing EncodeTrajectory(const Trajectory& t, std::uint64_t number, MessageMemo
                                 .length_sum = t.episodes.length_sum};
   const std::size_t floats =
       t.obs.size() + t.actions.size() + t.extra.size() + t.rewards.size() + t.truncated_obs.size();
-  const std::size_t bytes = sizeof header + floats * sizeof(float) + t.terminated.size() + t.truncated.size() +
-                            t.truncated_samples.size() * sizeof(int);
+  const std::size_t bytes = sizeof header + floats * sizeof(float) + t.terminated.size() +
+                            t.truncated.size() + t.truncated_samples.size() * sizeof(int);
   MessageParts writer = memory == nullptr ? MessageParts(bytes) : MessageParts(bytes, *memory);
   writer.Put(std::span(&header, 1));
   for (const std::span<const float> values :

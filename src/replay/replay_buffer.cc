@@ -118,8 +118,8 @@ void ReplayBuffer::Unpack(const RowLayout& layout, int action_size, std::span<co
   const std::size_t width = RecordSize(layout, action_size);
   TRIREME_CHECK(records.size() >= n * width);
   UnpackRecords(
-      layout, static_cast<std::size_t>(action_size), first, n, [&](std::size_t i) { return records.data() + i * width; },
-      out);
+      layout, static_cast<std::size_t>(action_size), first, n,
+      [&](std::size_t i) { return records.data() + i * width; }, out);
 }
 
 void ReplayBuffer::Save(StateWriter& out, const std::string& scope) const {

@@ -48,8 +48,8 @@ class ReplayBuffer {
     return 2 * layout.width() + static_cast<std::size_t>(action_size) + 2;
   }
   // out row first + i <- the i-th of n records, which lie one after the other.
-  static void Unpack(const RowLayout& layout, int action_size, std::span<const float> records, std::size_t first,
-                     std::size_t n, TransitionBatch& out);
+  static void Unpack(const RowLayout& layout, int action_size, std::span<const float> records,
+                     std::size_t first, std::size_t n, TransitionBatch& out);
   // For a buffer that is found again: the record of slot i comes from fill(i, record), for all of those that a buffer has to
   // which so many were added.
   template <class Fill>
