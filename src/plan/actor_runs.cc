@@ -1,8 +1,10 @@
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -31,6 +33,14 @@ double SecondsOfThread() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+// Seconds in which the calling thread could have gone on and waited for a processor, since it began: what it would not on a host
+// of its own. 0 where the system does not say.
+double WaitedForProcessor() {
+  std::ifstream in("/proc/thread-self/schedstat");
+  double ran_ns = 0, waited_ns = 0;
+  return in >> ran_ns >> waited_ns ? 1e-9 * waited_ns : 0;
+}
+
 LearnerPlace PlaceAt(const std::string& address, std::function<bool()> stop) {
   return {
       .transport = &TransportFor(address), .address = address, .version = Version(), .stop = std::move(stop)};
@@ -47,8 +57,11 @@ class Taker final : public TrajectorySink {
   bool Offer(Trajectory& trajectory) override {
     const std::lock_guard lock(mutex_);
     // What this thread does, a learner does elsewhere.
-    now_ = {now_.taken + 1, MonotonicSeconds(), CpuSeconds() - SecondsOfThread()};
-    if (now_.taken == kWarmUp) begun_ = now_;
+    now_ = {now_.taken + 1, MonotonicSeconds() - waited_s_.load(), CpuSeconds() - SecondsOfThread()};
+    if (now_.taken == kWarmUp) {
+      begun_ = now_;
+      begun_s_ = MonotonicSeconds();
+    }
     std::swap(kept_[static_cast<std::size_t>(now_.taken % kFeeders)], trajectory);
     if (now_.taken % per_update_ == 0) Publish();
     return true;
@@ -57,9 +70,11 @@ class Taker final : public TrajectorySink {
     const std::lock_guard lock(mutex_);
     return newest_;
   }
-  bool HasSeen(double seconds) const {
+  // Asked by the actor, all the time.
+  bool HasSeen(double seconds) {
+    waited_s_ = WaitedForProcessor();
     const std::lock_guard lock(mutex_);
-    return now_.taken >= kWarmUp + kFewest && now_.wall_s > begun_.wall_s + seconds;
+    return now_.taken >= kWarmUp + kFewest && MonotonicSeconds() > begun_s_ + seconds;
   }
   // After that, when nobody sends any more.
   double TrajectoriesPerSecond() const { return (now_.taken - begun_.taken) / (now_.wall_s - begun_.wall_s); }
@@ -69,7 +84,7 @@ class Taker final : public TrajectorySink {
  private:
   struct Moment {
     int taken = 0;
-    double wall_s = 0, cpu_s = 0;
+    double wall_s = 0, cpu_s = 0;  // without what the actor has waited for a processor
   };
   void Publish() {
     newest_ = std::make_shared<const PublishedPolicy>(
@@ -82,6 +97,8 @@ class Taker final : public TrajectorySink {
   std::shared_ptr<const PublishedPolicy> newest_;
   std::array<Trajectory, kFeeders> kept_;
   Moment begun_, now_;
+  double begun_s_ = 0;
+  std::atomic<double> waited_s_{0};  // by the actor
 };
 
 // Actors who have nothing to do but to send what was collected before.
@@ -146,12 +163,15 @@ struct Watch final : SilentObserver {
   void OnRow(const MetricRow& row) override {
     if (row.Get("updates") == 0) return;  // it only remembers as yet
     const double now_s = MonotonicSeconds();
+    const double waited_s = WaitedForProcessor();  // this is the learner's thread
     if (rows++ == 0) {
       begun_s = now_s;
+      begun_waited_s = waited_s;
       first = row.step();
       return;
     }
-    steps_per_s = static_cast<double>(row.step() - first) / (now_s - begun_s);
+    const double learned_s = now_s - begun_s - (waited_s - begun_waited_s);
+    steps_per_s = static_cast<double>(row.step() - first) / std::max(learned_s, 1e-9);
     if (rows > kFewest && now_s > begun_s + seconds) enough = true;
   }
 
@@ -159,7 +179,7 @@ struct Watch final : SilentObserver {
   std::atomic<bool>& enough;
   int rows = 0;
   std::int64_t first = 0;
-  double begun_s = 0, steps_per_s = kUnknown;
+  double begun_s = 0, begun_waited_s = 0, steps_per_s = kUnknown;
 };
 
 double MeasureLearner(RunSettings& settings, const std::string& looks, std::size_t params, Taker& taker,

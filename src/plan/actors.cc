@@ -12,15 +12,13 @@ namespace trireme {
 namespace {
 
 Row FiguresOf(const ActorConstants& c, const ActorForecast& row) {
-  const double trajectories_per_s = row.steps_per_s / c.trajectory_steps;
   return {{"actors", "actors", row.actors},
           {"hosts", "hosts", row.hosts},
           Count("sum_steps_per_s", "sum of alone", row.sum_steps_per_s),
           Count("steps_per_s", "steps/s", row.steps_per_s),
           Decimal("of_sum", "of the sum %", row.steps_per_s / row.sum_steps_per_s, 1, 100),
           Decimal("learner_busy", "learner busy %", row.steps_per_s / c.learner_steps_per_s, 1, 100),
-          Decimal("link_busy", "link busy %", c.network.Transfer(trajectories_per_s * c.trajectory_bytes), 1,
-                  100),
+          Decimal("link_busy", "link busy %", row.link_busy, 1, 100),
           {"limit", "limit", row.limit}};
 }
 
@@ -81,6 +79,7 @@ ActorForecast PredictActors(const ActorConstants& c, const ActorQuestion& questi
     row.steps_per_s = steps_per_s;
     row.limit = limit;
   }
+  row.link_busy = row.steps_per_s / carried;
   return row;
 }
 

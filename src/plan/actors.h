@@ -45,6 +45,7 @@ struct ActorForecast {
   int actors = 0, hosts = 0;
   double sum_steps_per_s = 0;  // of what each reaches alone, over this network
   double steps_per_s = 0;
+  double link_busy = 0;         // share, of the direction that has more to carry
   std::string_view limit = "";  // actors, processors, latency, network, learner
 };
 

@@ -71,6 +71,7 @@ TEST_F(PlanActorsTest, TheLinkOfTheLearnerCarriesTrajectoriesInAndPoliciesOut) {
   question_.cores = 1000;
   EXPECT_EQ(Predict(8).limit, "network");
   EXPECT_NEAR(Predict(8).steps_per_s, out, 1e-6 * out);
+  EXPECT_NEAR(Predict(8).link_busy, 1, 1e-6);
   EXPECT_NEAR(Predict(800).steps_per_s, out, 1e-6 * out);
   constants_.policy_bytes = 100;
   EXPECT_NEAR(Predict(800).steps_per_s, in, 1e-6 * in);
