@@ -181,8 +181,8 @@ int main(int argc, char** argv) {
               .env = fs::absolute(argv[2]),
               .folder = folder,
               .seconds = argc > 3 ? std::atof(argv[3]) : 8};
-  fmt::print("{} actors on each host\n{:>5} {:>9} {:>13} {:>12}\n", kFewActors, "hosts", "steps/s",
-             "sum of alone", "of the sum");
+  fmt::print("{} actors on each host\n{:>5} {:>9} {:>9} {:>13} {:>12}\n", kFewActors, "hosts", "steps/s",
+             "quiet", "sum of alone", "of the sum");
   std::vector<double> alone;
   for (int host = 1; host <= kHosts; ++host) alone.push_back(bench.Rate({host}, kFewActors).by_actors);
   std::vector<int> hosts;
