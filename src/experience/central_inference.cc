@@ -51,40 +51,59 @@ void CentralInference::Detach(MemoryChannel& channel) {
   std::erase(channels_, &channel);
 }
 
-void CentralInference::Come() {
-  const std::lock_guard lock(mutex_);
-  ++there_;
+void CentralInference::Member::Come() {
+  const std::lock_guard lock(inference_.mutex_);
+  if (there_) return;
+  there_ = awaited_ = true;
+  inference_.members_.push_back(this);
+  ++inference_.missing_;
 }
 
-void CentralInference::Go() {
-  const std::lock_guard lock(mutex_);
-  --there_;
-  if (!waiting_.empty() && Due(Clock::now())) due_.notify_one();
+void CentralInference::Member::Go() {
+  const std::lock_guard lock(inference_.mutex_);
+  if (!there_) return;
+  if (awaited_ && !asks_) --inference_.missing_;
+  there_ = awaited_ = asks_ = false;
+  std::erase(inference_.members_, this);
+  for (Question* question : inference_.waiting_) {
+    if (question->member_ == this) question->member_ = nullptr;
+  }
+  if (!inference_.waiting_.empty() && inference_.Due()) inference_.due_.notify_one();
 }
 
-bool CentralInference::Choose(const ActionRequest& request) {
+bool CentralInference::Member::Choose(const ActionRequest& request) {
   Wait wait;
   wait.request = request;
-  Ask(wait);
-  Lock lock(mutex_);
+  inference_.Ask(wait, *this);
+  Lock lock(inference_.mutex_);
   wait.told.wait(lock, [&] { return wait.answered; });
   return wait.chosen;
 }
 
-void CentralInference::Ask(Question& question) {
-  TRIREME_CHECK(question.request.n > 0);
+void CentralInference::Ask(Question& question, Member& member) {
   const std::lock_guard lock(mutex_);
   if (ended_) return question.OnAnswer(false);
+  TRIREME_CHECK(question.request.n > 0 && member.there_ && !member.asks_);
+  question.member_ = &member;
   question.asked_ = Clock::now();
+  if (member.awaited_) --missing_;
+  member.awaited_ = member.asks_ = true;
   waiting_.push_back(&question);
   waiting_envs_ += question.request.n;
   // The first one starts the clock.
-  if (waiting_.size() == 1 || Due(question.asked_)) due_.notify_one();
+  if (waiting_.size() == 1 || Due()) due_.notify_one();
 }
 
-bool CentralInference::Due(Clock::time_point now) const {
-  return static_cast<int>(waiting_.size()) >= there_ || waiting_envs_ >= terms_.most_envs ||
-         now >= waiting_.front()->asked_ + terms_.wait;
+bool CentralInference::Due() const { return missing_ == 0 || waiting_envs_ >= terms_.most_envs; }
+
+bool CentralInference::TooOld(Clock::time_point now) const {
+  return now >= waiting_.front()->asked_ + terms_.wait;
+}
+
+void CentralInference::AwaitNobody() {
+  for (Member* member : members_) member->awaited_ = member->asks_;
+  missing_ = 0;
+  ++facts_.incomplete;
 }
 
 void CentralInference::Run() {
@@ -92,9 +111,16 @@ void CentralInference::Run() {
   while (!ended_) {
     if (waiting_.empty()) {
       due_.wait(lock);
-    } else if (!Due(Clock::now())) {
-      due_.wait_until(lock, waiting_.front()->asked_ + terms_.wait);
-    } else if (auto policy = Newest()) {
+      continue;
+    }
+    if (!Due()) {
+      if (!TooOld(Clock::now())) {
+        due_.wait_until(lock, waiting_.front()->asked_ + terms_.wait);
+        continue;
+      }
+      AwaitNobody();
+    }
+    if (auto policy = Newest()) {
       Take();
       Evaluate(lock, std::move(policy));
     } else {
@@ -116,14 +142,20 @@ std::shared_ptr<const PublishedPolicy> CentralInference::Newest() const {
 void CentralInference::Take() {
   int envs = 0;
   do {
-    envs += waiting_.front()->request.n;
-    batch_.push_back(waiting_.front());
+    Question* const question = waiting_.front();
+    envs += question->request.n;
+    if (Member* const member = std::exchange(question->member_, nullptr)) {  // it will ask again
+      member->asks_ = false;
+      ++missing_;
+    }
+    batch_.push_back(question);
     waiting_.pop_front();
   } while (!waiting_.empty() && envs + waiting_.front()->request.n <= terms_.most_envs);
   waiting_envs_ -= envs;
 }
 
 void CentralInference::Evaluate(Lock& lock, std::shared_ptr<const PublishedPolicy> policy) {
+  evaluating_ = true;
   lock.unlock();
   std::string failed;
   try {
@@ -137,6 +169,7 @@ void CentralInference::Evaluate(Lock& lock, std::shared_ptr<const PublishedPolic
   }
   const auto now = Clock::now();
   lock.lock();
+  evaluating_ = false;
   if (!failed.empty()) {
     ended_ = true;
     for (MemoryChannel* channel : channels_) channel->End(failed);

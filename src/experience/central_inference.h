@@ -3,9 +3,9 @@
 //   actor      Come();  Choose(request), Choose(request), ...: a trajectory;  Go();  sends it;  Come();  ...
 //   a thread   takes the requests that wait, chooses for all of them at once with the newest policy, and answers
 //
-// A batch is evaluated when every actor that is there has asked, when it has `most_envs` environments, or when its oldest
-// request is `wait` old: whoever is late, frozen or dead holds up nobody for longer than that. Actors are not there while they
-// hand over a trajectory.
+// A batch is evaluated when every member that is awaited has asked, when it has `most_envs` environments, or when its oldest
+// request is `wait` old. Who has not asked by then is awaited no more until it asks again: an actor that is frozen, or dead, holds
+// up the others once. Actors are not awaited while they hand over a trajectory.
 //
 // Policies are those that are newest when a batch is evaluated, so a trajectory may be by several. It is noted with the one
 // that was newest before its first request: none of its steps is by an older one. What is chosen for an environment
@@ -45,12 +45,35 @@ class CentralInference {
   // What has come of it: environments in each evaluation, and microseconds from each request to its answer.
   struct Facts {
     Log2Histogram batches, latency_us;
+    std::uint64_t incomplete = 0;  // evaluations that somebody was too late for
 
     Facts& operator+=(const Facts& other) {
       batches += other.batches;
       latency_us += other.latency_us;
+      incomplete += other.incomplete;
       return *this;
     }
+  };
+
+  // An actor, for whom others wait. Thread safety: belongs to whoever asks for it.
+  class Member {
+   public:
+    explicit Member(CentralInference& inference) : inference_(inference) {}
+    ~Member() { Go(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+    // It is going to ask; or not, for a while. Both may be repeated.
+    void Come();
+    void Go();
+    // Asks, and waits for the answer. False: the service has ended.
+    bool Choose(const ActionRequest& request);
+
+   private:
+    friend class CentralInference;
+    CentralInference& inference_;
+    // With the lock of the service:
+    bool there_ = false, awaited_ = false, asks_ = false;
   };
 
   // A request under way. It, and what the request points to, stays where it is until it is answered.
@@ -65,6 +88,7 @@ class CentralInference {
 
    private:
     friend class CentralInference;
+    Member* member_ = nullptr;  // null: it is gone, or the batch has begun
     std::chrono::steady_clock::time_point asked_;
   };
 
@@ -78,30 +102,8 @@ class CentralInference {
   void Attach(MemoryChannel& channel);
   void Detach(MemoryChannel& channel);
 
-  // One actor more, or less, that is going to ask.
-  void Come();
-  void Go();
-
-  // One actor more, so long as it lives. Null: nothing.
-  class Presence {
-   public:
-    explicit Presence(CentralInference* inference) : inference_(inference) {
-      if (inference_ != nullptr) inference_->Come();
-    }
-    ~Presence() {
-      if (inference_ != nullptr) inference_->Go();
-    }
-    Presence(const Presence&) = delete;
-    Presence& operator=(const Presence&) = delete;
-
-   private:
-    CentralInference* inference_;
-  };
-
-  // Waits for the answer. False: the service has ended.
-  bool Choose(const ActionRequest& request);
-  // The same for those who cannot wait.
-  void Ask(Question& question);
+  // For those who cannot wait. A member asks one thing at a time.
+  void Ask(Question& question, Member& member);
 
   // Ends all waits, now and later.
   void End();
@@ -111,6 +113,11 @@ class CentralInference {
     const std::lock_guard lock(mutex_);
     return static_cast<int>(waiting_.size());
   }
+  // Whether everything that was asked is answered.
+  bool idle() const {
+    const std::lock_guard lock(mutex_);
+    return waiting_.empty() && !evaluating_;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -118,7 +125,9 @@ class CentralInference {
 
   void Run();
   // With the lock:
-  bool Due(Clock::time_point now) const;
+  bool Due() const;
+  bool TooOld(Clock::time_point now) const;
+  void AwaitNobody();
   std::shared_ptr<const PublishedPolicy> Newest() const;
   void Take();  // the oldest requests, to batch_
   // batch_, without the lock, and answers.
@@ -129,10 +138,12 @@ class CentralInference {
   mutable std::mutex mutex_;       // guards what follows
   std::condition_variable due_;    // perhaps
   std::deque<Question*> waiting_;  // the oldest first
-  int waiting_envs_ = 0, there_ = 0;
+  std::vector<Member*> members_;   // who are there
+  int waiting_envs_ = 0;
+  int missing_ = 0;  // members that are awaited and do not ask
   std::vector<MemoryChannel*> channels_;
   Facts facts_;
-  bool ended_ = false;
+  bool ended_ = false, evaluating_ = false;
   // Of the thread alone:
   std::shared_ptr<const PublishedPolicy> policy_;  // in use
   std::vector<Question*> batch_;

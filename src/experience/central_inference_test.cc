@@ -83,6 +83,16 @@ class CentralInferenceTest : public testing::Test {
     service_.emplace(chooser_.chooser(), terms);
     service_->Attach(channel_);
   }
+  std::unique_ptr<CentralInference::Member> Come() {
+    auto member = std::make_unique<CentralInference::Member>(*service_);
+    member->Come();
+    return member;
+  }
+  std::vector<std::unique_ptr<CentralInference::Member>> Come(int count) {
+    std::vector<std::unique_ptr<CentralInference::Member>> members(count);
+    for (auto& member : members) member = Come();
+    return members;
+  }
   void Publish(float param) { learner_->Publish(std::vector<float>{param}); }
 
   TestChooser chooser_;
@@ -95,17 +105,17 @@ class CentralInferenceTest : public testing::Test {
 TEST_F(CentralInferenceTest, AnswersWhenAllWhoAreThereHaveAsked) {
   constexpr int kActors = 4, kSteps = 100;
   Begin({.most_envs = 1000, .wait = kLong});
-  for (int a = 0; a < kActors; ++a) service_->Come();
+  const auto members = Come(kActors);
   std::vector<std::thread> actors;
   for (int a = 0; a < kActors; ++a) {
     actors.emplace_back([&, a] {
       for (int step = 0; step < kSteps; ++step) {
         Client client(static_cast<float>(1000 * a + step), a + 1);
-        ASSERT_TRUE(service_->Choose(client.request()));
+        ASSERT_TRUE(members[a]->Choose(client.request()));
         EXPECT_EQ(client.actions, client.in);
         EXPECT_EQ(client.extra, std::vector<float>(a + 1, kActors));
       }
-      service_->Go();
+      members[a]->Go();
     });
   }
   for (std::thread& actor : actors) actor.join();
@@ -116,29 +126,34 @@ TEST_F(CentralInferenceTest, AnswersWhenAllWhoAreThereHaveAsked) {
   EXPECT_EQ(facts.latency_us.count(), static_cast<std::uint64_t>(kSteps) * kActors);
 }
 
-// One who never asks costs the others the wait, no more.
-TEST_F(CentralInferenceTest, DoesNotWaitLongForOneWhoIsLate) {
+// One who does not ask costs the others the wait once, and once more when it has come back.
+TEST_F(CentralInferenceTest, WaitsOnceForOneWhoIsLate) {
   Begin({.most_envs = 1000, .wait = 2ms});
-  service_->Come();
-  service_->Come();
-  for (int step = 0; step < 3; ++step) {
+  const auto member = Come(), late = Come();
+  const auto step = [](CentralInference::Member& asks) {
     Client client(1);
-    ASSERT_TRUE(service_->Choose(client.request()));
+    ASSERT_TRUE(asks.Choose(client.request()));
     EXPECT_EQ(client.extra[0], 1);
-  }
-  const Log2Histogram latency = service_->facts().latency_us;
-  EXPECT_EQ(latency.count(), 3u);
-  EXPECT_GE(latency.sum, 3u * 2000);
+  };
+  for (int i = 0; i < 50; ++i) step(*member);
+  EXPECT_EQ(service_->facts().incomplete, 1u);
+  EXPECT_GE(service_->facts().latency_us.sum, 2000u);
+  step(*late);
+  EXPECT_EQ(service_->facts().incomplete, 2u) << "now the other one was awaited";
+  for (int i = 0; i < 50; ++i) step(*member);
+  EXPECT_EQ(service_->facts().incomplete, 3u);
 }
 
 // Whoever goes is not waited for any more, also by those who wait already.
 TEST_F(CentralInferenceTest, DoesNotWaitForOneWhoGoes) {
   Begin({.most_envs = 1000, .wait = kLong});
-  service_->Come();
-  service_->Come();
+  const auto member = Come();
+  auto goes = Come(), dies = Come();
   Client client(1);
-  std::thread actor([&] { EXPECT_TRUE(service_->Choose(client.request())); });
-  service_->Go();
+  std::thread actor([&] { EXPECT_TRUE(member->Choose(client.request())); });
+  while (service_->waiting() == 0) std::this_thread::yield();
+  goes->Go();
+  dies.reset();
   actor.join();
   EXPECT_EQ(client.actions[0], 1);
 }
@@ -146,16 +161,11 @@ TEST_F(CentralInferenceTest, DoesNotWaitForOneWhoGoes) {
 // As many environments as fit, the oldest first; one request is never split.
 TEST_F(CentralInferenceTest, BatchesAreBounded) {
   Begin({.most_envs = 4, .wait = kLong});
-  for (int i = 0; i < 100; ++i) service_->Come();
+  const auto members = Come(100);
   chooser_.Hold();
   const std::vector<int> sizes = {4, 3, 1, 2, 7, 1, 3};
-  std::vector<std::unique_ptr<Client>> clients;
-  std::vector<std::thread> actors;
-  const auto ask = [&](int n) {
-    clients.push_back(std::make_unique<Client>(1, n));
-    actors.emplace_back(
-        [&, client = clients.back().get()] { EXPECT_TRUE(service_->Choose(client->request())); });
-  };
+  Client first(1, sizes[0]);
+  std::thread actor([&] { EXPECT_TRUE(members[0]->Choose(first.request())); });
   // The others queue up behind the first, in their order.
   struct Asked final : CentralInference::Question {
     explicit Asked(int n) : client(1, n) { request = client.request(); }
@@ -163,15 +173,14 @@ TEST_F(CentralInferenceTest, BatchesAreBounded) {
     Client client;
     std::atomic<bool> answered{false};
   };
-  ask(sizes[0]);
   chooser_.AwaitHeld();
   std::vector<std::unique_ptr<Asked>> rest;
   for (std::size_t i = 1; i < sizes.size(); ++i) {
     rest.push_back(std::make_unique<Asked>(sizes[i]));
-    service_->Ask(*rest.back());
+    service_->Ask(*rest.back(), *members[i]);
   }
   chooser_.LetGo();
-  for (std::thread& actor : actors) actor.join();
+  actor.join();
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   const auto all = [&] {
     return std::ranges::all_of(rest, [](const auto& each) { return each->answered.load(); });
@@ -186,16 +195,17 @@ TEST_F(CentralInferenceTest, BatchesAreBounded) {
 // A batch is chosen by the policy that is newest when it is evaluated, and by one alone.
 TEST_F(CentralInferenceTest, ChoosesWithTheNewestPolicy) {
   Begin({.most_envs = 1000, .wait = 0us});
+  const auto member = Come();
   for (int version = 0; version < 5; ++version) {
     Publish(static_cast<float>(100 * version));
     Client client(3);
-    ASSERT_TRUE(service_->Choose(client.request()));
+    ASSERT_TRUE(member->Choose(client.request()));
     EXPECT_EQ(client.actions[0], 3 + 100 * version);
   }
   service_->Detach(channel_);
   Publish(7000);
   Client client(3);
-  ASSERT_TRUE(service_->Choose(client.request()));
+  ASSERT_TRUE(member->Choose(client.request()));
   EXPECT_EQ(client.actions[0], 403) << "the last it had goes on";
 }
 
@@ -204,8 +214,9 @@ TEST_F(CentralInferenceTest, WaitsForAFirstPolicy) {
   service_->Detach(channel_);
   MemoryChannel other(1);
   const auto learner = other.MakeLearnerEnd();
+  const auto member = Come();
   Client client(1);
-  std::thread actor([&] { EXPECT_TRUE(service_->Choose(client.request())); });
+  std::thread actor([&] { EXPECT_TRUE(member->Choose(client.request())); });
   service_->Attach(other);
   learner->Publish(std::vector<float>{50});
   actor.join();
@@ -216,19 +227,19 @@ TEST_F(CentralInferenceTest, WaitsForAFirstPolicy) {
 // The end reaches who waits for others, who is being chosen for, and who comes later.
 TEST_F(CentralInferenceTest, TheEndReachesEveryone) {
   Begin({.most_envs = 2, .wait = kLong});
-  for (int i = 0; i < 9; ++i) service_->Come();
+  const auto members = Come(9);
   chooser_.Hold();
   std::atomic<int> chosen{0}, told{0};
   std::vector<std::thread> actors;
-  const auto ask = [&](int n) {
+  const auto ask = [&](CentralInference::Member& member, int n) {
     actors.emplace_back([&, n] {
       Client client(1, n);
-      ++(service_->Choose(client.request()) ? chosen : told);
+      ++(member.Choose(client.request()) ? chosen : told);
     });
   };
-  ask(2);
+  ask(*members[0], 2);
   chooser_.AwaitHeld();
-  ask(1);
+  ask(*members[1], 1);
   std::thread ends([&] { service_->End(); });
   chooser_.LetGo();
   ends.join();
@@ -236,7 +247,7 @@ TEST_F(CentralInferenceTest, TheEndReachesEveryone) {
   EXPECT_EQ(chosen, 1) << "what was being chosen is chosen";
   EXPECT_EQ(told, 1);
   Client late(1);
-  EXPECT_FALSE(service_->Choose(late.request()));
+  for (const auto& member : {&members[1], &members[2]}) EXPECT_FALSE((*member)->Choose(late.request()));
   service_->End();
 }
 
@@ -245,7 +256,7 @@ TEST_F(CentralInferenceTest, AFailureReachesTheLearner) {
   Begin({.most_envs = 1000, .wait = 0us});
   chooser_.FailNext();
   Client client(1);
-  EXPECT_FALSE(service_->Choose(client.request()));
+  EXPECT_FALSE(Come()->Choose(client.request()));
   Trajectory trajectory;
   try {
     learner_->Take(trajectory);

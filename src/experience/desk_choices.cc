@@ -8,7 +8,6 @@
 namespace trireme {
 
 DeskChoices::~DeskChoices() {
-  for (auto& [id, actor] : actors_) SetThere(actor, false);
   if (!asked_.empty()) inference_.End();  // nobody writes to what was asked for any more
 }
 
@@ -21,27 +20,12 @@ void DeskChoices::Asked::OnAnswer(bool is_chosen) {
   choices.transport_.Wake();
 }
 
-void DeskChoices::SetThere(Actor& actor, bool there) {
-  if (there == actor.there) return;
-  actor.there = there;
-  if (there) {
-    inference_.Come();
-  } else {
-    inference_.Go();
-  }
-}
-
 void DeskChoices::Enter(PeerId id, std::uint64_t seed, std::uint32_t first_env) {
-  const auto [found, is_new] = actors_.try_emplace(id, Actor{.seed = seed, .first_env = first_env});
-  if (is_new) SetThere(found->second, true);
+  const auto [found, is_new] = actors_.try_emplace(id, inference_, seed, first_env);
+  if (is_new) found->second.member.Come();
 }
 
-void DeskChoices::Leave(PeerId id) {
-  const auto found = actors_.find(id);
-  if (found == actors_.end()) return;
-  SetThere(found->second, false);
-  actors_.erase(found);
-}
+void DeskChoices::Leave(PeerId id) { actors_.erase(id); }
 
 bool DeskChoices::begins(PeerId id) const {
   const auto found = actors_.find(id);
@@ -78,7 +62,7 @@ void DeskChoices::Ask(PeerId id, Incoming& message) {
   actor.asks = true;
   Asked& question = *asked;
   asked_.emplace(&question, std::move(asked));
-  inference_.Ask(question);
+  inference_.Ask(question, actor.member);
 }
 
 void DeskChoices::EndTrajectory(PeerId id) {
@@ -88,7 +72,7 @@ void DeskChoices::EndTrajectory(PeerId id) {
   if (actor.asks || actor.samples != samples())
     Fail("a trajectory of {} samples, where {} were asked for", samples(), actor.samples);
   actor.samples = 0;
-  SetThere(actor, true);
+  actor.member.Come();
 }
 
 void DeskChoices::Answer() {
@@ -103,7 +87,7 @@ void DeskChoices::Answer() {
     if (found != actors_.end() && question->chosen) {
       transport_.Send(question->peer, EncodeChoices(question->content));
       found->second.asks = false;
-      if (found->second.samples == samples()) SetThere(found->second, false);
+      if (found->second.samples == samples()) found->second.member.Go();
     }
     if (spare_.size() < actors_.size()) spare_.push_back(std::move(node.mapped()));
   }

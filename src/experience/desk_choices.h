@@ -2,7 +2,7 @@
 // central inference has chosen.
 //
 // An actor asks for one thing at a time, and for each sample of a trajectory once before it sends this. It is waited for
-// (CentralInference::Come) but between the last answer and the trajectory. One that is gone is forgotten once what it asked is
+// (CentralInference::Member) but between the last answer and the trajectory. One that is gone is forgotten once what it asked is
 // answered.
 //
 // Thread safety: whoever runs the transport calls all methods. Answers come from another thread, which wakes the transport.
@@ -54,12 +54,15 @@ class DeskChoices {
     bool chosen = false;
   };
   struct Actor {
+    Actor(CentralInference& inference, std::uint64_t seed, std::uint32_t first_env)
+        : member(inference), seed(seed), first_env(first_env) {}
+
+    CentralInference::Member member;
     std::uint64_t seed = 0;
     std::uint32_t first_env = 0;
     std::uint64_t samples = 0;  // of its trajectory that were asked for
-    bool asks = false, there = false;
+    bool asks = false;
   };
-  void SetThere(Actor& actor, bool there);
   // Of a trajectory.
   std::uint64_t samples() const { return static_cast<std::uint64_t>(shape_.steps) * shape_.envs; }
 

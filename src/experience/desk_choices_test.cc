@@ -207,7 +207,8 @@ TEST(DeskChoices, AreMadeForEveryoneTogether) {
   Desk desk(kLong);
   TestActor first(desk), second(desk);
   ASSERT_TRUE(first.AwaitPolicy() && second.AwaitPolicy());
-  desk.inference_.Come();
+  CentralInference::Member local(desk.inference_);
+  local.Come();
   std::vector<std::thread> threads;
   for (TestActor* actor : {&first, &second}) {
     threads.emplace_back([&, actor] {
@@ -218,10 +219,10 @@ TEST(DeskChoices, AreMadeForEveryoneTogether) {
   for (int step = 0; step < kSteps; ++step) {
     const float obs[kObs] = {};
     float action = -1, extra = -1;
-    ASSERT_TRUE(desk.inference_.Choose({.n = 1, .obs = obs, .actions = &action, .extra = &extra}));
+    ASSERT_TRUE(local.Choose({.n = 1, .obs = obs, .actions = &action, .extra = &extra}));
     EXPECT_EQ(action, 0);
   }
-  desk.inference_.Go();
+  local.Go();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(desk.inference_.facts().batches.count(), static_cast<std::uint64_t>(kSteps));
 }
@@ -365,14 +366,15 @@ TEST(DeskChoices, RequestsThatNobodyWouldMakeCloseTheirActorAlone) {
 TEST(DeskChoices, OneThingIsAskedAtATimeAndEverySampleOnce) {
   const ChoiceHeader all{.envs = kEnvs};
   Desk desk(kLong);
-  desk.inference_.Come();  // who never asks, so that nothing is answered
+  CentralInference::Member silent(desk.inference_);  // who never asks, so that nothing is answered
+  silent.Come();
   {
     Impostor impostor(desk);
     impostor.Say(RequestOf(all, kRows));
     impostor.Say(RequestOf(all, kRows));
     EXPECT_NE(impostor.End().find("a request before the last one was answered"), std::string::npos);
   }
-  desk.inference_.Go();
+  silent.Go();
   Impostor greedy(desk);
   for (int step = 0; step < kSteps; ++step) {
     greedy.Say(RequestOf(all, kRows));

@@ -292,7 +292,8 @@ bool RemoteReplay::TellEnd(Server& server, Deadline end) {
     while (Clock::now() < end) {
       if (!Connect(server, std::min(end, Clock::now() + kLook))) continue;
       Stream& stream = *server.stream;
-      if (server.policy != nullptr) stream.Send(std::exchange(server.policy, nullptr), end);  // for actors to be let in
+      if (server.policy != nullptr)
+        stream.Send(std::exchange(server.policy, nullptr), end);  // for actors to be let in
       stream.Send(Word(ReplayWord::kOver), end);
       while (!stream.closed() && Clock::now() < end) stream.Receive(end);
       if (stream.why() == kRunIsOver) return true;
@@ -310,8 +311,9 @@ void RemoteReplay::EndRun() {
   }
   for (const auto& server : servers_) {
     if (!TellEnd(*server, end)) {
-      options_.say(fmt::format("the replay server at {} has not heard that the run is over: stop it, if it comes back",
-                               server->address));
+      options_.say(
+          fmt::format("the replay server at {} has not heard that the run is over: stop it, if it comes back",
+                      server->address));
     }
   }
 }

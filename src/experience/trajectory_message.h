@@ -46,7 +46,8 @@ struct PolicyHeader {
 std::uint64_t ReadNumber(Incoming& message);
 
 // memory: where there is some for the message (message_parts.h).
-Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number, MessageMemory* memory = nullptr);
+Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number,
+                          MessageMemory* memory = nullptr);
 // After its number was read. Into the memory of `to`, if it has any. Throws Error when the message is no trajectory of this
 // shape, or one that nobody could have collected: what is no number, a choice that there is not or that was not
 // allowed, ends of episodes that contradict each other.

@@ -209,9 +209,12 @@ Row FiguresOf(const RunFacts& facts) {
   }
   if (!facts.inference_batches.empty()) {
     add({"inference_batch_mean", "Central inference", facts.inference_batch_mean,
-         fmt::format("mean {:.1f} environments together; evaluations by their number: {}",
-                     facts.inference_batch_mean, PowersText(facts.inference_batches))});
+         fmt::format("mean {:.1f} environments together; evaluations by their number: {}; {} without one who "
+                     "was late",
+                     facts.inference_batch_mean, PowersText(facts.inference_batches),
+                     facts.inference_incomplete)});
     add({"inference_batch_histogram", "", facts.inference_batches});
+    add({"inference_incomplete", "", facts.inference_incomplete});
     add({"inference_latency_us_mean", "Latency of choices", facts.inference_latency_us_mean,
          fmt::format("mean {:.0f} us; requests by microseconds: {}", facts.inference_latency_us_mean,
                      PowersText(facts.inference_latency_us))});

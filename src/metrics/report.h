@@ -98,6 +98,7 @@ struct RunFacts {
   // were evaluated together, and microseconds from an actor's request to its answer. Empty otherwise.
   std::vector<std::uint64_t> inference_batches = {}, inference_latency_us = {};
   double inference_batch_mean = 0, inference_latency_us_mean = 0;
+  std::uint64_t inference_incomplete = 0;  // evaluations that an actor was too late for
   // Asynchronous runs: how many gradients were 0, 1, 2, ... versions old when they were applied; the last
   // counts all that were older. Empty otherwise.
   std::vector<std::uint64_t> staleness = {};

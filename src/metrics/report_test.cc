@@ -96,6 +96,7 @@ TEST(Report, TableAndJsonTellTheSameFacts) {
   facts.staleness_mean = 0.75;
   facts.inference_batches = {1, 0, 5};
   facts.inference_batch_mean = 4.5;
+  facts.inference_incomplete = 3;
   facts.inference_latency_us = {0, 7};
   facts.inference_latency_us_mean = 2.5;
   facts.env_failures = 3;
@@ -105,7 +106,7 @@ TEST(Report, TableAndJsonTellTheSameFacts) {
        {R"("rounds":8,"bytes_per_round":512.0,"messages_per_round":1.5)", R"("idle_s":2.0)",
         R"("per_worker":[{"steps":1000,"busy_s":2.0,"idle_s":0.5},{"steps":2000)",
         R"("links":[{"worker":1,"to":"there","latency_s":0.001,)", R"("staleness_histogram":[4,0,2])",
-        R"("inference_batch_mean":4.5,"inference_batch_histogram":[1,0,5])",
+        R"("inference_batch_mean":4.5,"inference_batch_histogram":[1,0,5],"inference_incomplete":3)",
         R"("inference_latency_us_mean":2.5,"inference_latency_us_histogram":[0,7])",
         R"("env_failures":3,"env_last_failure":"it broke")"}) {
     EXPECT_TRUE(Contains(json, part)) << part << json;
@@ -113,7 +114,8 @@ TEST(Report, TableAndJsonTellTheSameFacts) {
   for (const char* part :
        {"8, each with 512.0 bytes in 1.50 messages", "2,000 steps, busy 1.00 s, idle 1.50 s",
         "Worker 1 to there", "mean 0.75, most 0; gradients by age in versions: 0: 4, 2: 2",
-        "mean 4.5 environments together; evaluations by their number: 1: 1, 4-7: 5",
+        "mean 4.5 environments together; evaluations by their number: 1: 1, 4-7: 5; 3 without one who was "
+        "late",
         "requests by microseconds: 2-3: 7", "3, the last time it broke"}) {
     EXPECT_TRUE(Contains(html, part)) << part;
   }

@@ -133,6 +133,7 @@ void AddAccounts(const std::vector<WorkerAccount>& accounts, bool asynchronous, 
   facts.lag_most = lag.most;
   facts.inference_batches = inference.batches.Buckets();
   facts.inference_batch_mean = inference.batches.mean();
+  facts.inference_incomplete = inference.incomplete;
   facts.inference_latency_us = inference.latency_us.Buckets();
   facts.inference_latency_us_mean = inference.latency_us.mean();
   if (!asynchronous) return;

@@ -222,27 +222,28 @@ void Actors::CollectAndSend(Group& group, int index, std::uint64_t seed) {
   if (group.schedule) end = MakeScheduledEnd(std::move(end), *group.schedule, index % per_worker_);
   const int envs = settings.algorithm->TrajectorySize(settings.run.shards).envs;
   if (inference_) {
-    ElsewhereActing acting([this](const ActionRequest& request) {
-      if (!inference_->service().Choose(request)) throw ChoicesEnd();
+    CentralInference::Member asks(inference_->service());
+    ElsewhereActing acting([&](const ActionRequest& request) {
+      if (!asks.Choose(request)) throw ChoicesEnd();
     });
-    return CollectAndSend(*end, {index, envs, seed}, acting);
+    return CollectAndSend(*end, {index, envs, seed}, acting, &asks);
   }
   const auto executor = MakeExecutor(context_.network, settings.run.ComputingOf(index));
   const auto acting = settings.algorithm->MakeActing(settings.env().spec, *executor, envs);
   if (acting == nullptr) Fail("{} says that it learns from actors and has none", settings.run.algo);
-  CollectAndSend(*end, {index, envs, seed}, *acting);
+  CollectAndSend(*end, {index, envs, seed}, *acting, nullptr);
 }
 
-void Actors::CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting) {
+void Actors::CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting,
+                            CentralInference::Member* asks) {
   const RunSettings& settings = context_.settings;
   const int steps = settings.algorithm->TrajectorySize(settings.run.shards).steps;
   Collector collector(settings.env(), shard, steps, acting);
   Trajectory trajectory;
   while (const std::shared_ptr<const PublishedPolicy> policy = end.Newest()) {
-    {
-      const CentralInference::Presence presence(inference_ ? &inference_->service() : nullptr);
-      collector.Collect(policy->params, trajectory);
-    }
+    if (asks != nullptr) asks->Come();
+    collector.Collect(policy->params, trajectory);
+    if (asks != nullptr) asks->Go();
     trajectory.policy = policy->version;
     if (!end.Send(trajectory)) return;
   }

@@ -60,7 +60,8 @@ class Actors {
 
   void Act(Group& group, int index, std::uint64_t seed);
   void CollectAndSend(Group& group, int index, std::uint64_t seed);
-  void CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting);
+  // asks: for whom others wait while it collects; null: nobody does.
+  void CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting, CentralInference::Member* asks);
 
   void Listen();
   // Actors of this process that join replay servers, an even part each.

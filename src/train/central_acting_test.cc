@@ -56,8 +56,9 @@ void ExpectTheSameTrajectories(const RunSettings& settings, std::size_t experien
 
   const auto executor = MakeExecutor(network, settings.run.ComputingOf(0));
   const auto own = settings.algorithm->MakeActing(settings.env().spec, *executor, envs);
+  CentralInference::Member asker(central.service());
   ElsewhereActing asking([&](const ActionRequest& request) {
-    if (!central.service().Choose(request)) throw ChoicesEnd();
+    if (!asker.Choose(request)) throw ChoicesEnd();
   });
   Collector alone(settings.env(), {3, envs, 77}, steps, *own),
       asks(settings.env(), {3, envs, 77}, steps, asking);
@@ -66,14 +67,16 @@ void ExpectTheSameTrajectories(const RunSettings& settings, std::size_t experien
   std::vector<std::thread> others;
   for (int other = 0; other < 3; ++other) {
     others.emplace_back([&, other] {
+      CentralInference::Member asks_too(central.service());
       ElsewhereActing acting([&](const ActionRequest& request) {
-        if (!central.service().Choose(request)) throw ChoicesEnd();
+        if (!asks_too.Choose(request)) throw ChoicesEnd();
       });
       Collector collector(settings.env(), {10 + other, envs, 5}, steps, acting);
       Trajectory trajectory;
       while (!over) {
-        const CentralInference::Presence presence(&central.service());
+        asks_too.Come();
         collector.Collect(params, trajectory);
+        asks_too.Go();
       }
     });
   }
@@ -86,10 +89,9 @@ void ExpectTheSameTrajectories(const RunSettings& settings, std::size_t experien
       learner->Publish(params);
     }
     alone.Collect(params, expected);
-    {
-      const CentralInference::Presence presence(&central.service());
-      asks.Collect(params, found);
-    }
+    asker.Come();
+    asks.Collect(params, found);
+    asker.Go();
     EXPECT_TRUE(SameBits(expected.obs, found.obs));
     EXPECT_TRUE(SameBits(expected.actions, found.actions));
     EXPECT_TRUE(SameBits(expected.extra, found.extra));

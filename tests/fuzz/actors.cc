@@ -1,10 +1,14 @@
 // A learner and what actors may send, and an actor and what a learner may answer.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "input.h"
+#include "trireme/base/error.h"
 #include "trireme/experience/actor_desk.h"
+#include "trireme/experience/choice_message.h"
 #include "trireme/experience/remote_actor.h"
 #include "trireme/rpc/memory_transport.h"
 #include "trireme/rpc/text_message.h"
@@ -29,6 +33,7 @@ enum Action {
   kAttach,
   kDetach,
   kTime,
+  kAsk,
   kActions
 };
 
@@ -57,6 +62,13 @@ Trajectory MakeTrajectory() {
   return trajectory;
 }
 
+// For all environments of an actor.
+Outgoing MakeRequest() {
+  const Trajectory trajectory = MakeTrajectory();
+  const TrajectoryShape shape = Shape();
+  return EncodeRequest({.n = shape.envs, .rows = trajectory.obs.data()}, 0, RowLayout(shape.env).width());
+}
+
 struct Actor {
   PeerId number = 0;
   std::unique_ptr<Stream> stream;
@@ -65,10 +77,17 @@ struct Actor {
 
 class Stage {
  public:
-  Stage()
+  // `central`: the learner chooses for the actors.
+  explicit Stage(bool central)
       : listener_(transport_.Listen("learner", {})),
-        desk_(*listener_, {.version = "1", .settings = "s", .looks = "looks", .shape = Shape()}, kLearners,
-              [](const std::string&) {}) {
+        inference_({[](std::span<const float>) {}, Choose}, {.most_envs = 4}),
+        desk_(*listener_,
+              {.version = "1",
+               .settings = "s",
+               .looks = "looks",
+               .shape = Shape(),
+               .inference = central ? &inference_ : nullptr},
+              kLearners, [](const std::string&) {}) {
     for (int i = 0; i < kLearners; ++i) {
       Attach(i);
       learners_[i]->Publish(std::vector<float>(kParams));
@@ -86,6 +105,15 @@ class Stage {
       case kReady:
         Send(actor, TextMessage(Json{{"ready", in.Choice(8) == 7 ? "other" : "looks"}}.dump()));
         break;
+      case kAsk: {
+        auto message = std::make_shared<AlignedBuffer<std::byte>>(*MakeRequest());
+        for (int changes = in.Choice(8) == 7 ? 1 + in.Choice(4) : 0; changes > 0; --changes) {
+          const std::size_t at = in.Number(2) % message->size();
+          (*message)[at] = static_cast<std::byte>(in.Byte());
+        }
+        Send(actor, message);
+        break;
+      }
       case kTrajectory:
       case kChanged: {
         Trajectory trajectory = MakeTrajectory();
@@ -128,14 +156,27 @@ class Stage {
     }
     now_ += std::chrono::milliseconds(1);
     transport_.Pump(*listener_, desk_, now_);
+    // What it chooses is there before what comes next, unless there is no policy yet.
+    for (int i = 0; i < 10'000 && !inference_.idle(); ++i) std::this_thread::yield();
+    transport_.Pump(*listener_, desk_, now_);
     for (Actor& each : actors_) ReadAnswers(each);
   }
 
  private:
+  static void Choose(std::span<const ActionRequest> requests) {
+    for (const ActionRequest& request : requests) {
+      for (int i = 0; i < request.n; ++i) TRIREME_CHECK(request.masks[5 * i] <= 1);
+      for (int i = 0; i < 2 * request.n; ++i) TRIREME_CHECK(request.obs[i] == request.obs[i]);
+      std::fill_n(request.actions, 2 * request.n, 0.0f);
+      std::fill_n(request.extra, request.n, 0.0f);
+    }
+  }
   void Attach(int learner) {
+    if (channels_[learner]) inference_.Detach(*channels_[learner]);
     channels_[learner] = std::make_unique<MemoryChannel>(2, [](double) { Fail("nothing is there"); });
     learners_[learner] = channels_[learner]->MakeLearnerEnd();
     desk_.Attach(learner, *channels_[learner], learner, 7);
+    inference_.Attach(*channels_[learner]);
   }
   // What a learner is given can be learned from.
   void Take(int learner) {
@@ -172,6 +213,7 @@ class Stage {
   PeerId last_ = 0;
   Deadline now_ = Clock::now();
   std::unique_ptr<ServerTransport> listener_;
+  CentralInference inference_;
   ActorDesk desk_;
   std::array<std::unique_ptr<MemoryChannel>, kLearners> channels_;
   std::array<std::unique_ptr<LearnerEnd>, kLearners> learners_;
@@ -198,6 +240,12 @@ void Answer(Input& in) {
     Bytes message(in.Text());
     try {
       const std::uint64_t version = ReadNumber(message);
+      if (version == 0) {
+        std::array<float, 4> actions;
+        std::array<float, 2> extra;
+        DecodeChoices(message, {.n = 2, .actions = actions.data(), .extra = extra.data()}, 0, 2);
+        continue;
+      }
       const auto policy = DecodePolicy(message, version, kParams, &had);
       TRIREME_CHECK(policy == nullptr || policy->params.size() == kParams);
     } catch (const Error&) {
@@ -251,6 +299,22 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
   for (int i = 0; i < 10; ++i) send(crowded, 0);
   seeds.emplace_back("crowded", crowded.str());
 
+  InputWriter chosen;  // by the learner: three steps to a trajectory, and what goes wrong with that
+  chosen.Byte(2);
+  for (int actor = 0; actor < kActors; ++actor) join(chosen, actor);
+  for (int round = 0; round < 6; ++round) {
+    for (int step = 0; step < (round == 4 ? 4 : 3); ++step) {
+      for (int actor = 0; actor < kActors; ++actor) chosen.Byte(kAsk).Byte(actor).Byte(0);
+    }
+    for (int actor = 0; actor < kActors; ++actor) send(chosen, actor);
+    chosen.Byte(kTake).Byte(0).Byte(kPublish).Byte(0).Byte(round).Byte(kTake).Byte(1);
+    if (round == 2) chosen.Byte(kAttach).Byte(0).Byte(kAsk).Byte(0).Byte(0).Byte(kCut).Byte(0);
+    if (round == 4) join(chosen, 1);
+  }
+  for (int at = 0; at < 24; at += 3)
+    chosen.Byte(kAsk).Byte(2).Byte(7).Byte(0).Number(static_cast<std::uint64_t>(at), 2).Byte(255);
+  seeds.emplace_back("chosen", chosen.str());
+
   InputWriter answers;
   const std::string header = InputWriter().Number(2, 8).Number(kParams, 8).str();
   answers.Byte(1)
@@ -266,11 +330,12 @@ std::vector<std::pair<std::string, std::string>> Seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace trireme::fuzz;
   Input in(data, size);
-  if (in.Choice(2) == 1) {
+  const int way = in.Choice(3);
+  if (way == 1) {
     Answer(in);
     return 0;
   }
-  Stage stage;
+  Stage stage(/*central=*/way == 2);
   for (int i = 0; i < kMostActions && !in.empty(); ++i) stage.Act(in);
   return 0;
 }

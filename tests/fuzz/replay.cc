@@ -75,14 +75,14 @@ Outgoing Changed(Input& in, const Outgoing& plain, int changes) {
 }
 Outgoing PolicyMessage() {
   const std::vector<float> params(kParams);
-  MessageWriter writer(sizeof(ReplayWord) + sizeof(PolicyHeader) + kParams * sizeof(float));
+  MessageParts writer(sizeof(ReplayWord) + sizeof(PolicyHeader) + kParams * sizeof(float));
   writer.PutOne(ReplayWord::kPolicy);
   writer.PutOne(PolicyHeader{.version = 1, .params = kParams});
   writer.Put(std::span(params));
   return writer.Done();
 }
 Outgoing OverMessage() {
-  MessageWriter writer(sizeof(ReplayWord));
+  MessageParts writer(sizeof(ReplayWord));
   writer.PutOne(ReplayWord::kOver);
   return writer.Done();
 }

@@ -210,7 +210,7 @@ TEST_P(UnderMpi, FailuresOfEnvironmentsAreThoseOfAllProcesses) {
 TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
   // Open MPI waits that long before it tells the processes of an interruption, and again before it kills
   // them.
-  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "2");
+  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "8");
   const std::pair<const char*, int> cases[] = {{"ppo", SIGINT}, {"dqn", SIGUSR1}};
   for (const auto& [algo, signal] : cases) {
     const std::string cut = std::string(algo) + "-cut";
@@ -246,7 +246,7 @@ TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
 
 // Messages of a codec go between processes; what it leaves unsaid is in the checkpoint of a run that is interrupted.
 TEST_P(UnderMpi, CompressedRunsHaveTheSameBitsAndGoOn) {
-  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "2");
+  const Variable patience("OMPI_MCA_odls_base_sigkill_timeout", "8");
   const Args compressed = {"--compress", "topk=0.01"};
   const auto run = [&](const std::string& name, int processes, const char* workers) {
     return ResultOf(RunProcesses(processes, SmallRun(name) + compressed + Args{"--workers", workers}));

@@ -18,18 +18,18 @@ bool IsShort(std::size_t length) { return length <= kAtOnce - kHeader; }
 
 }  // namespace
 
-void MessageWriter::Begin(Outgoing message) {
+void RingMessageWriter::Begin(Outgoing message) {
   message_ = std::move(message);
   sent_ = 0;
   begun_ = false;
 }
 
-std::size_t MessageWriter::Needed() const {
+std::size_t RingMessageWriter::Needed() const {
   if (begun_) return 1;
   return IsShort(message_->size()) ? kHeader + message_->size() : kAtOnce;
 }
 
-void MessageWriter::Advance() {
+void RingMessageWriter::Advance() {
   while (message_ != nullptr && ring_.Room() >= Needed()) {
     std::size_t room = ring_.Room();
     const std::uint64_t length = message_->size();

@@ -15,10 +15,10 @@
 
 namespace trireme {
 
-class MessageWriter {
+class RingMessageWriter {
  public:
-  MessageWriter() = default;
-  explicit MessageWriter(RingWriter ring) : ring_(ring) {}
+  RingMessageWriter() = default;
+  explicit RingMessageWriter(RingWriter ring) : ring_(ring) {}
 
   // Whether nothing is on its way into the ring.
   bool done() const { return message_ == nullptr; }

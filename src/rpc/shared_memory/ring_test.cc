@@ -72,7 +72,7 @@ TEST_F(Ring, WhoSleepsIsWokenOnceAndWhoDoesNotIsLeftAlone) {
 }
 
 TEST_F(Ring, MessagesOfAllLengthsAtAllPlaces) {
-  MessageWriter to(writer);
+  RingMessageWriter to(writer);
   MessageReader from(reader);
   std::mt19937 random(1);
   for (int i = 0; i < 300; ++i) {
@@ -103,7 +103,7 @@ TEST_F(Ring, CountsThatCannotBeAreRefused) {
 }
 
 TEST_F(Ring, AfterTheEndOnlyWhatWasThereIsRead) {
-  MessageWriter to(writer);
+  RingMessageWriter to(writer);
   MessageReader from(reader);
   to.Begin(Message(Pattern(10, 1)));
   to.Advance();

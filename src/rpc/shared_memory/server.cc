@@ -63,7 +63,7 @@ struct SharedMemoryServer::Peer {
   std::string hello;  // as much as has come
   Segment segment;
   MessageReader reader;  // once it is let in, as are
-  MessageWriter writer;
+  RingMessageWriter writer;
   std::deque<Outgoing> queue;
   std::size_t queued = 0;  // bytes in `queue`
   std::size_t limit = 0;   // bytes of a message from this client
@@ -250,7 +250,7 @@ void SharedMemoryServer::LetIn(Peer& peer) {
   SegmentHead& head = peer.segment.head();
   const int socket = peer.socket.get();
   peer.reader = MessageReader(RingReader(head.to_server, peer.segment.to_server(), socket));
-  peer.writer = MessageWriter(RingWriter(head.to_client, peer.segment.to_client(), socket));
+  peer.writer = RingMessageWriter(RingWriter(head.to_client, peer.segment.to_client(), socket));
   peer.hello = {};
   peer.let_in = peer.open = true;
   handler_->OnOpen(peer.number, ProcessAt(socket));

@@ -139,7 +139,7 @@ std::string SharedMemoryStream::OnAnswer(char answer, Descriptor segment) {
     } else if (answer == kWelcome) {
       if (segment.get() < 0) Fail("this process has too many open files for another stream: raise ulimit -n");
       segment_ = Segment::Attach(segment);
-      writer_ = MessageWriter(RingWriter(segment_.head().to_server, segment_.to_server(), socket_.get()));
+      writer_ = RingMessageWriter(RingWriter(segment_.head().to_server, segment_.to_server(), socket_.get()));
       reader_ = MessageReader(RingReader(segment_.head().to_client, segment_.to_client(), socket_.get()));
       open_ = true;
     } else {

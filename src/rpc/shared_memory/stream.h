@@ -38,7 +38,7 @@ class SharedMemoryStream final : public Stream {
   const Limits limits_;
   Descriptor socket_;
   Segment segment_;
-  MessageWriter writer_;
+  RingMessageWriter writer_;
   MessageReader reader_;
   bool open_ = false, closed_ = false;
   bool lost_ = false;  // the socket has ended
