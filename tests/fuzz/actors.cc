@@ -106,7 +106,9 @@ class Stage {
         Send(actor, TextMessage(Json{{"ready", in.Choice(8) == 7 ? "other" : "looks"}}.dump()));
         break;
       case kAsk: {
-        auto message = std::make_shared<AlignedBuffer<std::byte>>(*MakeRequest());
+        const Outgoing plain = MakeRequest();
+        auto message = std::make_shared<AlignedBuffer<std::byte>>(plain->size());
+        std::ranges::copy(*plain, message->begin());
         for (int changes = in.Choice(8) == 7 ? 1 + in.Choice(4) : 0; changes > 0; --changes) {
           const std::size_t at = in.Number(2) % message->size();
           (*message)[at] = static_cast<std::byte>(in.Byte());

@@ -87,18 +87,24 @@ Outgoing OverMessage() {
   return writer.Done();
 }
 
+constexpr std::size_t kMostAsked = 255;  // draws of a turn
+
 // What comes out is whole, and as it was sent where nothing else may have been.
 std::uint64_t CheckDraw(Incoming& message, bool untouched) {
   ReplayDraw draw(kPart, RowLayout(2), 1);
   AlignedBuffer<float> records;
-  const ReplayAnswer answer = DecodeDraw(message, RowLayout(2), 1, records, draw);
-  for (std::size_t i = 0; i < kPart; ++i) {
-    TRIREME_CHECK(draw.numbers[i] < answer.inserted && answer.inserted - draw.numbers[i] <= kCapacity);
-    TRIREME_CHECK(draw.weights[i] > 0 && draw.weights[i] <= 1);
-    TRIREME_CHECK(std::isfinite(draw.transitions.obs[2 * i]) &&
-                  std::isfinite(draw.transitions.next_obs[2 * i]));
-    TRIREME_CHECK(!untouched ||
-                  (draw.transitions.obs[2 * i] == kSent && draw.transitions.next_obs[2 * i] == kSent));
+  const ReplayAnswer answer =
+      DecodeAnswer(message, kPart, ReplayBuffer::RecordSize(RowLayout(2), 1), kMostAsked);
+  for (std::uint64_t n = 0; n < answer.draws; ++n) {
+    DecodeDraw(message, RowLayout(2), 1, records, draw);
+    for (std::size_t i = 0; i < kPart; ++i) {
+      TRIREME_CHECK(draw.numbers[i] < answer.inserted && answer.inserted - draw.numbers[i] <= kCapacity);
+      TRIREME_CHECK(draw.weights[i] > 0 && draw.weights[i] <= 1);
+      TRIREME_CHECK(std::isfinite(draw.transitions.obs[2 * i]) &&
+                    std::isfinite(draw.transitions.next_obs[2 * i]));
+      TRIREME_CHECK(!untouched ||
+                    (draw.transitions.obs[2 * i] == kSent && draw.transitions.next_obs[2 * i] == kSent));
+    }
   }
   return answer.inserted;
 }
@@ -106,7 +112,7 @@ std::uint64_t CheckDraw(Incoming& message, bool untouched) {
 struct Peer {
   PeerId number = 0;
   std::unique_ptr<Stream> stream;
-  std::uint64_t sent = 0, version = 0, asked = 0;
+  std::uint64_t sent = 0, version = 0;
 };
 
 class Stage {
@@ -138,7 +144,7 @@ class Stage {
         Send(peer, Changed(in, PolicyMessage(), changes));
         break;
       case kTurn:
-        Send(peer, Changed(in, Turn(in, peer), changes));
+        Send(peer, Changed(in, Turn(in), changes));
         break;
       case kHello:
         Send(peer, TextMessage(Json{{"hello", in.Choice(8) == 7 ? "2" : "1"}}.dump()));
@@ -187,14 +193,14 @@ class Stage {
   }
 
  private:
-  static Outgoing Turn(Input& in, Peer& peer) {
+  static Outgoing Turn(Input& in) {
     std::vector<std::uint64_t> numbers(in.Choice(kPart + 1));
     std::vector<float> errors(numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       numbers[i] = in.Choice(32);
       errors[i] = static_cast<float>(in.Byte());
     }
-    const std::uint64_t wanted = in.Choice(8) == 7 ? in.Byte() : ++peer.asked;
+    const std::uint64_t wanted = in.Choice(8) == 7 ? in.Byte() : 1;
     return EncodeTurn({.wanted = wanted, .beta = 0.5, .corrected = numbers.size()}, numbers, errors);
   }
   void Send(Peer& peer, const Outgoing& message) {
@@ -215,7 +221,7 @@ class Stage {
     if (!peer.stream) return;
     while (Incoming* const message = peer.stream->Receive(Deadline::min())) {
       const std::size_t record = ReplayBuffer::RecordSize(RowLayout(2), 1);
-      if (message->size() == AnswerBytes(kPart, record)) {
+      if (message->size() >= AnswerBytes(1, kPart, record)) {
         const std::uint64_t inserted = CheckDraw(*message, untouched_);
         TRIREME_CHECK(trajectories_ == 0 || inserted <= trajectories_ * kSamples);
         ++drawn_;
