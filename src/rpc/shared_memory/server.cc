@@ -118,7 +118,7 @@ void SharedMemoryServer::Run(Handler& handler, const std::function<bool()>& stop
   Deadline on_time = Clock::now(), tick = on_time;
   while (!stop()) {
     const Deadline now = Clock::now();
-    if (now >= on_time) on_time = handler.OnTime(now);
+    if (woken_.exchange(false) || now >= on_time) on_time = handler.OnTime(now);
     if (now >= tick) {
       EndOverdue(now);
       tick = now + kTick;
@@ -129,6 +129,11 @@ void SharedMemoryServer::Run(Handler& handler, const std::function<bool()>& stop
   const Deadline deadline = Clock::now() + kDrain;
   const auto busy = [](const auto& entry) { return !entry.second->sent_all(); };
   while (std::any_of(peers_.begin(), peers_.end(), busy) && Clock::now() < deadline) Turn(deadline);
+}
+
+void SharedMemoryServer::Wake() {
+  woken_ = true;
+  eventfd_write(newcomer_.get(), 1);
 }
 
 void SharedMemoryServer::Send(PeerId number, Outgoing message) {

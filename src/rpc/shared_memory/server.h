@@ -7,6 +7,7 @@
 // is checked when it is read, and read once.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,6 +31,7 @@ class SharedMemoryServer final : public ServerTransport {
   void Send(PeerId peer, Outgoing message) override;
   void Allow(PeerId peer, std::size_t bytes) override;
   void Close(PeerId peer, const std::string& reason) override;
+  void Wake() override;
 
  private:
   struct Peer;
@@ -53,8 +55,9 @@ class SharedMemoryServer final : public ServerTransport {
   const std::string token_;
   const Limits limits_;
   Descriptor events_;    // epoll
-  Descriptor newcomer_;  // eventfd: somebody is in newcomers_
-  std::mutex mutex_;     // guards:
+  Descriptor newcomer_;  // eventfd: somebody is in newcomers_, or woken_ is true
+  std::atomic<bool> woken_{false};
+  std::mutex mutex_;  // guards:
   std::vector<Descriptor> newcomers_;
   // Of the thread that runs:
   Handler* handler_ = nullptr;  // while Run runs
