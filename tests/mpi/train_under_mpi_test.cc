@@ -222,7 +222,7 @@ TEST_P(UnderMpi, InterruptedAndContinuedWithOtherProcesses) {
     const Json whole = ResultOf(RunTrireme(run(algo) + Args{"--workers", "1"}));
     {
       // Slowed down, so that the signal comes in time.
-      const Args args = run(cut) + Args{"--workers", "2", "--straggler", "worker=3,factor=30"};
+      const Args args = run(cut) + Args{"--workers", "2", "--straggler", "worker=3,factor=200"};
       Process process(mpirun_, Launch(2, args));
       ASSERT_TRUE(process.RunsUntil([&] { return MetricLines(cut) >= 1; }));
       process.Signal(signal);

@@ -5,6 +5,12 @@
 #include "trireme/base/system.h"
 
 namespace trireme {
+namespace {
+
+// Within so long a round that one server has made is made on the others, too.
+constexpr std::chrono::seconds kRoundOnItsWay{20};
+
+}  // namespace
 
 ServerSession::ServerSession(std::vector<ServerPlace> places, const RunTerms& terms, std::uint64_t id,
                              bool candidate)
@@ -44,9 +50,26 @@ Outgoing ServerSession::StateMessage(int server) const {
   return MakeMessage(header, state);
 }
 
-// The first server gives the rank. In step it does so at a boundary; the others then wait for the newcomer's
-// first gradient, so that all servers have the same version when it arrives there.
+// Where not all are waited for, the others may have made a round between the welcomes of two servers.
 ServerSession::Entry ServerSession::Join() {
+  std::optional<std::uint64_t> before;  // the version of the first server
+  Deadline until;
+  for (;;) {
+    const Entry entry = JoinServers();
+    const auto other = std::ranges::find_if(versions_, [&](std::uint64_t v) { return v != versions_[0]; });
+    if (terms_.pace != Pace::kSync || finished_ || other == versions_.end()) return entry;
+    if (before != versions_[0]) {
+      before = versions_[0];
+      until = Clock::now() + kRoundOnItsWay;
+    } else if (Clock::now() > until) {
+      Fail("server {} has made {} updates and server {} {}: one has lost some, or serves another run",
+           links_[0]->address(), versions_[0], links_[other - versions_.begin()]->address(), *other);
+    }
+  }
+}
+
+// The first server gives the rank; in step it does so at a boundary.
+ServerSession::Entry ServerSession::JoinServers() {
   Entry entry;
   joined_ = true;
   std::int64_t anew = -1;

@@ -51,7 +51,7 @@ class ServerSession {
     std::string state;
   };
   // Takes part from now on; in step, from the next boundary of the others. params() are then those of the
-  // servers. Throws Error.
+  // servers, in step of one version. Throws Error.
   Entry Join();
   // Does not wait and does not throw.
   void Leave();
@@ -121,6 +121,7 @@ class ServerSession {
   std::int64_t bytes_saved() const { return bytes_saved_; }
 
  private:
+  Entry JoinServers();
   Outgoing StateMessage(int server) const;
 
   RunTerms terms_;

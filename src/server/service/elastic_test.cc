@@ -242,6 +242,42 @@ TEST(ElasticBoundary, WhoeverComesBackWhenOthersHaveBegunAnewIsBehind) {
   });
 }
 
+// Two of three make rounds. Between the welcomes of two servers to the third they make one: it would have parameters of two
+// versions, and wait on the second server for a round that the others never come to.
+TEST(ElasticBoundary, WhoeverIsOvertakenBetweenTwoServersEntersAtTheNextBoundary) {
+  RunTerms terms = Terms(3, 2, 5);
+  terms.backup_workers = 1;
+  TestCluster cluster(terms);
+  TestWorker first(cluster, 1), second(cluster, 2), late(cluster, 3);
+  std::atomic<bool> welcome = false, entered = false;
+  std::atomic<int> pushed = 0;
+  late.wire.lose = [&](const std::string& address, MessageKind kind) {
+    if (kind == MessageKind::kWelcome && address == cluster.servers[0]->address()) {
+      welcome = true;
+      EXPECT_TRUE(Eventually([&] { return pushed == 2; }));
+    }
+    return false;
+  };
+  OnThreads(3, [&](int i) {
+    if (i == 2) {
+      EXPECT_TRUE(late.session.Join().at_boundary);
+      EXPECT_EQ(late.session.version(0), 1u);
+      EXPECT_EQ(late.session.version(1), 1u);
+      entered = true;
+      return;
+    }
+    TestWorker& worker = i == 0 ? first : second;
+    worker.session.Join();
+    EXPECT_TRUE(Eventually([&] { return welcome.load(); }));
+    std::vector<float> gradient(terms.params, 1.0f);
+    worker.store->Push(gradient, {.learning_rate = 1, .max_grad_norm = 1e9});
+    ++pushed;
+    EXPECT_TRUE(Eventually(
+        [&] { return worker.comm.Boundary(entered ? "go on" : "wait", worker.session.leads()) == "go on"; }));
+  });
+  EXPECT_EQ(Copy(late.session.params()), Copy(first.session.params()));
+}
+
 // Parameters and moments of all servers, and the updates that made them.
 struct Held {
   std::vector<float> params;
