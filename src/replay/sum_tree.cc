@@ -89,7 +89,12 @@ void SumTree::Set(std::span<const std::uint32_t> slots, std::span<const float> v
     if (nodes <= slots.size()) {
       for (std::size_t i = 0; i < nodes; ++i) Sum(level, i);
     } else {
-      for (const std::uint32_t slot : slots) Sum(level, std::size_t{slot} >> (4 * level));
+      std::size_t last = SIZE_MAX;  // neighbours, as new ones are, share it
+      for (const std::uint32_t slot : slots) {
+        const std::size_t node = std::size_t{slot} >> (4 * level);
+        if (node != last) Sum(level, node);
+        last = node;
+      }
     }
   }
 }
