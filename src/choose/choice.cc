@@ -200,8 +200,8 @@ std::vector<Choice> Choices(const GivenChoice& given, const Surroundings& surrou
       }
     }
   }
-  std::ranges::stable_partition(choices,
-                                [&](const Choice& choice) { return GivesUp(choice, given).empty(); });
+  std::stable_partition(choices.begin(), choices.end(),
+                        [&](const Choice& choice) { return GivesUp(choice, given).empty(); });
   return choices;
 }
 

@@ -251,7 +251,7 @@ class Maker {
              condition.place, condition.setting, condition.on);
       parents_first.push_back(condition.on);
     }
-    std::ranges::stable_partition(parameters_, [&](const Parameter& p) {
+    std::stable_partition(parameters_.begin(), parameters_.end(), [&](const Parameter& p) {
       return std::ranges::find(parents_first, p.name) != parents_first.end();
     });
     for (const Condition& condition : conditions_) {
