@@ -71,6 +71,7 @@ class InStepLoop final : public WorkerLoop {
   Boundary Announce(const Decision& decision) {
     for (;;) {
       const bool nobody_leads = links_.open() && links_.leader() < 0;
+      if (nobody_leads && links_.ended()) return {{.stop = true}};
       Boundary own{nobody_leads ? Decision{.again = true} : decision};
       if (links_.open() && (nobody_leads || links_.leads())) own.common = worker_.Common();
       Boundary boundary = links_.Announce(own, worker_.progress());

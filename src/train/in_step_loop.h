@@ -23,7 +23,8 @@ class InStepLinks : public WorkerLinks {
   virtual Boundary Announce(const Boundary& own, RunProgress& progress) = 0;
   // This worker has made so many steps.
   virtual void AddSteps(std::int64_t steps) = 0;
-  // Whether the others have ended the run.
+  // Whether it is over for this worker: the others have ended the run; or nobody leads, and whoever could of this process
+  // has left.
   virtual bool ended() const = 0;
   // This worker goes; unless it was interrupted, because the run is over.
   virtual void Leave(bool interrupted) = 0;

@@ -139,7 +139,7 @@ class ServerTopology final : public Topology {
   // Threads join in their order, so that ranks follow it. Throws Error.
   ServerSession::Entry Join(ServerSession& session, int thread) {
     for (int now = joined_.load(); now < thread && !failed(); now = joined_.load()) joined_.wait(now);
-    if (failed()) Fail("another worker of this process has failed");
+    if (failed()) throw ServerLost("another worker of this process has failed");
     ServerSession::Entry entry = session.Join();
     session.MeasureLinks();
     if (thread == 0) first_rank_.store(session.rank());
@@ -149,6 +149,8 @@ class ServerTopology final : public Topology {
   }
   // Of the first thread, the one that may lead.
   int first_rank() const { return first_rank_.load(); }
+  void FirstLeaves() { first_has_left_.store(true); }
+  bool first_has_left() const { return first_has_left_.load(); }
 
  private:
   // A change wakes those that wait for their turn; failed() tells them why.
@@ -163,6 +165,7 @@ class ServerTopology final : public Topology {
   std::vector<std::uint64_t> ids_;        // of the workers of this process
   std::unique_ptr<Heartbeat> heartbeat_;  // for all of them
   std::atomic<int> first_rank_{-1};
+  std::atomic<bool> first_has_left_{false};
   std::atomic<int> joined_{0};
 };
 
@@ -200,7 +203,7 @@ class InStepServerLinks final : public ServerLinks<InStepLinks> {
  public:
   InStepServerLinks(ServerTopology& topology, ThreadGroup& group, int thread)
       : ServerLinks(topology, group, thread), comm_(session_), store_(MakeSyncServerStore(session_, comm_)) {}
-  ~InStepServerLinks() override { session_.Leave(); }
+  ~InStepServerLinks() override { GoAway(); }
 
   Communicator& everyone() override { return comm_; }
   GradientGroup gradient_group() override { return {comm_}; }
@@ -214,14 +217,21 @@ class InStepServerLinks final : public ServerLinks<InStepLinks> {
     return DecodeBoundary(comm_.Boundary(EncodeBoundary(own, progress), own.common.has_value()), progress);
   }
   void AddSteps(std::int64_t steps) override { session_.AddSteps(steps); }
-  bool ended() const override { return session_.finished(); }
+  bool ended() const override {
+    return session_.finished() || (leader() < 0 && topology_.first_has_left());
+  }
   // Those that were left behind learn that it is over, whoever is left to say so.
   void Leave(bool interrupted) override {
     if (!interrupted) session_.Finish();
-    session_.Leave();
+    GoAway();
   }
 
  private:
+  void GoAway() {
+    session_.Leave();
+    if (thread() == 0) topology_.FirstLeaves();
+  }
+
   ServerCommunicator comm_;
   std::unique_ptr<ServerStore> store_;
 };

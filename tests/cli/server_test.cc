@@ -179,6 +179,21 @@ TEST_F(ServerTest, AnAsynchronousRunContinuesAfterAnInterruption) {
   EXPECT_GE(Resume("run").value("steps", 0), 5120);
 }
 
+// Of the threads of one process the first leaves as it pleases; one that rounds do not wait for is far behind then.
+TEST_F(ServerTest, AnInterruptedRunEndsWithAThreadThatIsLeftBehind) {
+  const Args way = {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=3,factor=100"};
+  for (const std::size_t lines : {1, 2, 4, 7}) {
+    const std::string name = std::to_string(lines);
+    Process process(kBinary, RunOn("2", name, way + Args{"--steps", "1000000"}));
+    ASSERT_TRUE(process.RunsUntil([&] { return MetricLines(name) >= lines; }));
+    process.Signal(SIGTERM);
+    const Outcome outcome = process.Wait();
+    EXPECT_EQ(outcome.code, 143) << outcome.err;
+    EXPECT_EQ(Checkpoints(Path(name)).size(), 1u);
+  }
+  EXPECT_GE(Resume("1", {"--steps", "6144"}).value("steps", 0), 6144);
+}
+
 TEST_F(ServerTest, AWorkerWithoutItsServerSaysSoAndLeavesACheckpoint) {
   auto server = StartServer("server");
   Process worker(kBinary, RunOn(Address("server"), "run", Slowly() + Args{"--set", "server_wait_s=1"}));
