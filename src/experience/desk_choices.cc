@@ -11,12 +11,11 @@ DeskChoices::~DeskChoices() {
   if (!asked_.empty()) inference_.End();  // nobody writes to what was asked for any more
 }
 
+// Up to its end with the lock: what is in answered_ may be gone as soon as that is free, and with it the desk and its transport.
 void DeskChoices::Asked::OnAnswer(bool is_chosen) {
   chosen = is_chosen;
-  {
-    const std::lock_guard lock(choices.mutex_);
-    choices.answered_.push_back(this);
-  }
+  const std::lock_guard lock(choices.mutex_);
+  choices.answered_.push_back(this);
   choices.transport_.Wake();
 }
 

@@ -93,6 +93,7 @@ class Desk {
   MemoryChannel channel_;
   std::unique_ptr<LearnerEnd> learner_;
   std::atomic<std::uint64_t> seed_seen_{0};
+  std::atomic<bool> chooses_{false}, held_{false};  // held: an evaluation that has begun goes on later
   CentralInference inference_;
   std::mutex mutex_;  // guards said_
   std::string said_;
@@ -100,6 +101,8 @@ class Desk {
 
  private:
   void Choose(std::span<const ActionRequest> requests) {
+    chooses_ = true;
+    while (held_) std::this_thread::yield();
     for (const ActionRequest& request : requests) {
       seed_seen_ = request.seed;
       for (int i = 0; i < request.n; ++i) {
@@ -268,6 +271,33 @@ TEST(DeskChoices, AnActorThatDiesWithARequestUnderWayBlocksNobody) {
   }
 }
 
+// What it has asked is evaluated with what others have, and stays where it is until then.
+TEST(DeskChoices, AnActorThatDiesWhileItsChoiceIsMadeHarmsNobody) {
+  Desk desk(kLong);
+  TestActor survivor(desk);
+  ASSERT_TRUE(survivor.AwaitPolicy());
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    auto victim = std::make_unique<TestActor>(desk);
+    ASSERT_TRUE(victim->AwaitPolicy());
+    desk.chooses_ = false;
+    desk.held_ = true;
+    std::thread dies([&] { EXPECT_FALSE(victim->Step(0, 1)); });
+    std::thread lives([&] { EXPECT_TRUE(survivor.Step(number * kSteps, 0)); });
+    while (!desk.chooses_) std::this_thread::yield();
+    desk.transport_.Cut(2 + number);
+    dies.join();
+    victim.reset();
+    EXPECT_TRUE(desk.Says(fmt::format("actor {} at memory:{} is gone", 1 + number, 2 + number)));
+    desk.held_ = false;
+    lives.join();
+    for (std::uint64_t step = 1; step < kSteps; ++step)
+      ASSERT_TRUE(survivor.Step(number * kSteps + step, 0));
+    ASSERT_TRUE(survivor.Send());
+    Trajectory taken;
+    desk.learner_->Take(taken);
+  }
+}
+
 // Another waits for an actor that is frozen as long as was said, and no longer.
 TEST(DeskChoices, AFrozenActorHoldsUpTheOthersForTheWaitAlone) {
   Desk desk(1ms);
@@ -297,6 +327,75 @@ Outgoing RequestOf(ChoiceHeader header, std::vector<float> rows) {
   std::memcpy(message->data(), &header, sizeof header);
   if (!rows.empty()) std::memcpy(message->data() + sizeof header, rows.data(), rows.size() * sizeof(float));
   return message;
+}
+
+class Given final : public Incoming {
+ public:
+  explicit Given(Outgoing message) : message_(std::move(message)) {}
+  std::size_t size() const override { return message_->size() - at_; }
+  void Read(std::span<std::byte> to) override {
+    std::memcpy(to.data(), message_->data() + at_, to.size());
+    at_ += to.size();
+  }
+
+ private:
+  const Outgoing message_;
+  std::size_t at_ = 0;
+};
+
+// What became of a transport that takes its time to wake up.
+struct Waking {
+  std::atomic<bool> begun{false}, gone{false}, gone_meanwhile{false};
+};
+
+class SlowToWake final : public ServerTransport {
+ public:
+  explicit SlowToWake(Waking& waking) : waking_(waking) {}
+  ~SlowToWake() override { waking_.gone = true; }
+
+  const std::string& address() const override { return address_; }
+  const Limits& limits() const override { return limits_; }
+  void Run(Handler&, const std::function<bool()>&) override {}
+  void Send(PeerId, Outgoing) override {}
+  void Allow(PeerId, std::size_t) override {}
+  void Close(PeerId, const std::string&) override {}
+  void Wake() override {
+    Waking& waking = waking_;
+    waking.begun = true;
+    for (int i = 0; i < 10'000 && !waking.gone; ++i) std::this_thread::yield();
+    waking.gone_meanwhile = waking.gone.load();
+    ++woken_;
+  }
+
+ private:
+  Waking& waking_;
+  const std::string address_;
+  const Limits limits_;
+  int woken_ = 0;
+};
+
+// The actor goes, its answer is taken, and the desk and its transport go: all that while the answer is still being told.
+TEST(DeskChoices, WhoeverTellsOfAnAnswerFindsAllThatItNeeds) {
+  const TrajectoryShape shape = Shape();
+  CentralInference inference({[](std::span<const float>) {}, [](std::span<const ActionRequest>) {}}, {});
+  MemoryChannel channel(1);
+  channel.MakeLearnerEnd()->Publish(std::vector<float>{0});
+  inference.Attach(channel);
+  Waking waking;
+  auto transport = std::make_unique<SlowToWake>(waking);
+  auto choices = std::make_unique<DeskChoices>(*transport, shape, inference);
+  Given request(RequestOf({.envs = kEnvs}, std::vector<float>(kEnvs * kObs)));
+  ReadNumber(request);
+  choices->Enter(1, kSeed, 0);
+  choices->Ask(1, request);
+  choices->Leave(1);
+  while (!waking.begun) std::this_thread::yield();
+  choices->Answer();
+  EXPECT_FALSE(choices->waiting());
+  choices.reset();
+  transport.reset();
+  inference.End();
+  EXPECT_FALSE(waking.gone_meanwhile);
 }
 
 class Impostor {
