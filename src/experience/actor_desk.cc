@@ -71,12 +71,17 @@ void ActorDesk::Serve() {
 }
 
 void ActorDesk::OnOpen(PeerId peer, const std::string& address) {
-  peers_[peer] = {.address = address, .opened_s = MonotonicSeconds()};
+  peers_[peer] = {.address = address, .late = leaves_ && !over_, .opened_s = MonotonicSeconds()};
+}
+
+std::string ActorDesk::Farewell() const {
+  return over_ ? std::string(kRunIsOver) : fmt::format("{}the run was interrupted", kComesBack);
 }
 
 void ActorDesk::OnMessage(PeerId id, Incoming& message) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
+  if (leaves_) return transport_.Close(id, Farewell());
   Peer& peer = found->second;
   const std::lock_guard lock(mutex_);
   try {
@@ -254,8 +259,7 @@ Deadline ActorDesk::OnTime(Deadline now) {
   bool waiting = choices_ && choices_->waiting();
   for (auto& [id, peer] : peers_) {
     if (leaves_) {
-      transport_.Close(
-          id, over_ ? std::string(kRunIsOver) : fmt::format("{}the run was interrupted", kComesBack));
+      transport_.Close(id, Farewell());
     } else if (!peer.greeted && now_s > peer.opened_s + kIntroduction) {
       transport_.Close(id, "nothing that an actor says has come");
     } else {
@@ -267,7 +271,8 @@ Deadline ActorDesk::OnTime(Deadline now) {
   waiting |= !line_.empty();
   if (leaves_) {
     if (leaves_by_s_ == 0) leaves_by_s_ = now_s + kFarewell;
-    left_ = peers_.empty() || now_s > leaves_by_s_;
+    const bool nobody = std::ranges::all_of(peers_, [](const auto& entry) { return entry.second.late; });
+    left_ = nobody || now_s > leaves_by_s_;
   }
   return now + (waiting ? kLookForRoom : kLook);
 }

@@ -68,7 +68,7 @@ class ActorDesk final : public ServerTransport::Handler {
   void Serve();
   // Nothing is chosen any more. Called when the transport does not run, before it goes.
   void EndChoices() { choices_.reset(); }
-  // From now on takes leave of the actors. `over`: so is the run; else they wait for it to come back.
+  // From now on takes leave of the actors, also of those who come. `over`: so is the run; else they wait for it to come back.
   void TakeLeave(bool over);
   // Whether that is done.
   bool left() const { return left_.load(); }
@@ -102,6 +102,7 @@ class ActorDesk final : public ServerTransport::Handler {
   struct Peer {
     std::string address;
     bool greeted = false, ready = false, owed = false;  // owed: the first policy
+    bool late = false;                                  // came when this took leave of an interrupted run
     int index = 0;
     std::uint64_t seed = 0;
     std::vector<Then> began = {};  // where actors do not choose: when its trajectory did
@@ -111,6 +112,8 @@ class ActorDesk final : public ServerTransport::Handler {
     std::deque<Waiting> waiting = {};
   };
 
+  // Why streams close when this takes leave.
+  std::string Farewell() const;
   // With the lock:
   void Greet(PeerId id, Peer& peer, const std::string& text);
   void CheckLooks(const std::string& text) const;

@@ -24,7 +24,8 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 250ms;  // signals are looked for so often
+constexpr auto kLook = 250ms;    // signals are looked for so often
+constexpr double kPause = 0.25;  // seconds from one attempt to join to the next, whatever becomes of it
 constexpr std::string_view kTokenRefused = "refused the token";
 
 }  // namespace
@@ -33,7 +34,11 @@ RemoteActorEnd::RemoteActorEnd(LearnerPlace place) : place_(std::move(place)), h
 
 std::optional<RemoteActorEnd::Welcome> RemoteActorEnd::Join() {
   for (;;) {
+    const double pause_s = tried_s_ + kPause - MonotonicSeconds();
+    if (state_ == State::kLost && pause_s > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     if (state_ == State::kOver || place_.stop()) return std::nullopt;
+    tried_s_ = MonotonicSeconds();
     Welcome welcome;
     if (Greet(welcome)) return welcome;
     if (state_ == State::kOver || place_.stop()) return std::nullopt;
@@ -43,7 +48,6 @@ std::optional<RemoteActorEnd::Welcome> RemoteActorEnd::Join() {
           "longer with --wait",
           place_.address, place_.wait_s, said_.empty() ? "" : fmt::format(" ({})", said_));
     }
-    std::this_thread::sleep_for(kLook);
   }
 }
 

@@ -74,7 +74,7 @@ class RemoteActorEnd final : public ActorEnd {
   std::unique_ptr<Stream> stream_;
   State state_ = State::kLost;
   std::string said_;  // the last reason
-  double heard_s_ = 0;
+  double heard_s_ = 0, tried_s_ = -1;
   std::size_t params_ = 0, unanswered_ = 0;
   std::uint64_t number_ = 0;  // of the last trajectory
   MessageMemory memory_;      // of trajectories

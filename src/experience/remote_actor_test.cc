@@ -186,6 +186,51 @@ TEST(RemoteActor, ServesAllLearners) {
   service.End(true);
 }
 
+// What newcomers and those who join again hear of a learner that takes leave: once, and nothing before.
+TEST(ActorDesk, RefusesWhoComesWhileItTakesLeave) {
+  for (const bool over : {true, false}) {
+    MemoryTransport transport;
+    MemoryChannel channel(2);
+    const auto learner = channel.MakeLearnerEnd();
+    learner->Publish(std::vector<float>(kParams));
+    const auto server = transport.Listen("learner", {});
+    std::string said;
+    ActorDesk desk(*server, {.version = "1", .looks = "looks", .shape = Shape()}, 1,
+                   [&](const std::string& text) { said += text; });
+    desk.Attach(0, channel, 0, 7);
+    const auto hello = TextMessage(Json{{"hello", "1"}}.dump());
+    const auto ready = TextMessage(Json{{"ready", "looks"}}.dump());
+    const auto there = transport.Connect("learner", {});
+    ASSERT_TRUE(there->Send(hello, Clock::now()));
+    transport.Pump(*server, desk);
+    ASSERT_NE(there->Receive(Clock::now()), nullptr);
+    desk.TakeLeave(over);
+    const auto comes = transport.Connect("learner", {});
+    ASSERT_TRUE(there->Send(ready, Clock::now()));
+    ASSERT_TRUE(comes->Send(hello, Clock::now()));
+    ASSERT_TRUE(comes->Send(ready, Clock::now()));
+    const Deadline long_ago = Deadline::min();  // not the time to look at those who are there
+    transport.Pump(*server, desk, long_ago);
+    for (const auto& stream : {there.get(), comes.get()}) {
+      EXPECT_EQ(stream->Receive(Clock::now()), nullptr) << "neither a welcome nor a policy";
+      ASSERT_TRUE(stream->closed());
+      EXPECT_EQ(stream->why(), over ? kRunIsOver : "later: the run was interrupted");
+    }
+    EXPECT_EQ(said, "") << "nobody has joined";
+  }
+}
+
+// A learner that was interrupted waits for those who were there, and not for those who try again meanwhile.
+TEST(ActorDesk, DoesNotWaitForWhoComesWhileItIsInterrupted) {
+  MemoryTransport transport;
+  const auto server = transport.Listen("learner", {});
+  ActorDesk desk(*server, {.version = "1", .looks = "looks", .shape = Shape()}, 1, [](const std::string&) {});
+  desk.TakeLeave(/*over=*/false);
+  desk.OnOpen(1, "somebody");
+  desk.OnTime(Clock::now());
+  EXPECT_TRUE(desk.left());
+}
+
 // Where the learner is the slowest, who came later has its turn as well.
 TEST(RemoteActor, ComeInTurnsWhenThereIsNoRoom) {
   constexpr int kSenders = 3;
