@@ -51,7 +51,6 @@ void ActorDesk::Attach(int learner, TrajectorySink& channel, int rank, std::uint
   to = {.channel = &channel,
         .seed = seed,
         .rank = static_cast<std::uint64_t>(rank),
-        .attached = to.attached + 1,
         .given = given};
 }
 
@@ -138,17 +137,23 @@ void ActorDesk::CheckLooks(const std::string& text) const {
   if (text != terms_.looks) Fail("the actor has {}, and the learner {}", Printable(text), terms_.looks);
 }
 
-std::vector<std::shared_ptr<const PublishedPolicy>> ActorDesk::Newest() const {
-  std::vector<std::shared_ptr<const PublishedPolicy>> newest;
-  for (const Learner& learner : learners_)
-    newest.push_back(learner.channel == nullptr ? nullptr : learner.channel->newest());
+std::shared_ptr<const PublishedPolicy> ActorDesk::Newest() const {
+  std::shared_ptr<const PublishedPolicy> newest;
+  for (const Learner& learner : learners_) {
+    auto policy = learner.channel == nullptr ? nullptr : learner.channel->newest();
+    if (policy != nullptr && (newest == nullptr || policy->version > newest->version))
+      newest = std::move(policy);
+  }
   return newest;
 }
 
 void ActorDesk::Take(PeerId id, Peer& peer, Incoming& message) {
   const std::uint64_t number = ReadNumber(message);
   if (!choices_ || number != 0) return TakeTrajectory(id, peer, number, message);
-  if (choices_->begins(id)) peer.began = VersionsOf(Newest());  // it will be chosen by these, or newer ones
+  if (choices_->begins(id)) {  // it will be chosen by this, or newer ones
+    const auto newest = Newest();
+    peer.began = newest == nullptr ? sent_->version : newest->version;
+  }
   choices_->Ask(id, message);
 }
 
@@ -164,23 +169,16 @@ void ActorDesk::TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Inco
     Fail("trajectory {} after trajectory {}: each is sent once, in order", number, peer.number);
   if (choices_) {
     choices_->EndTrajectory(id);
-    peer.waiting.push_back({std::move(trajectory), peer.began});
+    trajectory.policy = peer.began;
   } else {
     const auto given = std::ranges::find(peer.given, trajectory.policy, &Given::version);
     if (given == peer.given.end())
       Fail("a trajectory by version {} of the policy, which it has not been given", trajectory.policy);
-    peer.waiting.push_back({std::move(trajectory), given->learners});
+    trajectory.policy = given->learners;
   }
+  peer.waiting.push_back(std::move(trajectory));
   peer.number = number;
   line_.push_back(id);
-}
-
-std::vector<ActorDesk::Then> ActorDesk::VersionsOf(
-    const std::vector<std::shared_ptr<const PublishedPolicy>>& policies) const {
-  std::vector<Then> versions;
-  for (std::size_t i = 0; i < learners_.size(); ++i)
-    versions.push_back({learners_[i].attached, policies[i] == nullptr ? 0 : policies[i]->version});
-  return versions;
 }
 
 void ActorDesk::ServeLine() {
@@ -189,14 +187,14 @@ void ActorDesk::ServeLine() {
     Peer& peer = peers_.at(id);
     if (!HandOn(peer.waiting.front())) return;
     line_.pop_front();
-    Trajectory memory = std::move(peer.waiting.front().trajectory);
+    Trajectory memory = std::move(peer.waiting.front());
     peer.waiting.pop_front();
     if (memory.samples() > 0 && spare_.size() < peers_.size()) spare_.push_back(std::move(memory));
     SendPolicy(id, peer);
   }
 }
 
-bool ActorDesk::HandOn(Waiting& waiting) {
+bool ActorDesk::HandOn(Trajectory& trajectory) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < learners_.size(); ++i) {
     if (learners_[i].channel != nullptr) order.push_back(i);
@@ -204,12 +202,7 @@ bool ActorDesk::HandOn(Waiting& waiting) {
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return learners_[i].given; });
   for (const std::size_t to : order) {
     Learner& learner = learners_[to];
-    const auto newest = learner.channel->newest();
-    if (newest == nullptr) continue;
-    const auto& [attached, version] = waiting.learners[to];
-    // A channel that has begun since then counts anew: there it is as new as anything.
-    waiting.trajectory.policy = attached == learner.attached && version > 0 ? version : newest->version;
-    if (!learner.channel->Offer(waiting.trajectory)) continue;
+    if (learner.channel->newest() == nullptr || !learner.channel->Offer(trajectory)) continue;
     ++learner.given;
     return true;
   }
@@ -217,10 +210,8 @@ bool ActorDesk::HandOn(Waiting& waiting) {
 }
 
 bool ActorDesk::SendPolicy(PeerId id, Peer& peer) {
-  const auto newest = Newest();
-  const auto policy = std::ranges::find_if(newest, [](const auto& each) { return each != nullptr; });
-  if (policy != newest.end() && *policy != sent_) {  // all actors share one message
-    sent_ = *policy;
+  if (auto newest = Newest(); newest != nullptr && newest != sent_) {  // all actors share one message
+    sent_ = std::move(newest);
     ++sent_version_;
     if (!choices_) sent_message_ = EncodePolicy(sent_version_, sent_->params);
   }
@@ -235,7 +226,7 @@ bool ActorDesk::SendPolicy(PeerId id, Peer& peer) {
     return true;
   }
   transport_.Send(id, sent_message_);
-  peer.given.push_back({sent_version_, VersionsOf(newest)});
+  peer.given.push_back({sent_version_, sent_->version});
   if (peer.given.size() > kGiven) peer.given.pop_front();
   return true;
 }

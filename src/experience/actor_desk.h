@@ -13,8 +13,8 @@
 // What was on its way when a stream broke is lost; the actor comes back as another one. Streams close with
 // kRunIsOver, or for a reason that begins with kComesBack.
 //
-// Versions of policies are counted here for actors, and by each learner for itself. How old a trajectory is, is a matter of
-// its learner: what version that had when the actor was given its policy.
+// Versions of policies are counted here for actors. A trajectory has the version that learners know: those in step count alike
+// (MemoryChannel::MakeLearnerEnd), so it is as old for one as for another. Actors are given the newest of any learner.
 //
 // Thread safety: whoever runs the transport calls the handler; the other methods may be called by all threads.
 #pragma once
@@ -84,20 +84,11 @@ class ActorDesk final : public ServerTransport::Handler {
   struct Learner {
     TrajectorySink* channel = nullptr;
     std::uint64_t seed = 0, rank = 0;
-    std::uint64_t attached = 0;  // how often; 0: never
-    std::uint64_t given = 0;     // trajectories, by now
+    std::uint64_t given = 0;  // trajectories, by now
   };
-  // What version a learner had, of which of its channels.
-  struct Then {
-    std::uint64_t attached = 0, version = 0;
-  };
+  // A policy that an actor was given, as versions are counted here, and by learners.
   struct Given {
-    std::uint64_t version = 0;        // of a policy that an actor was given
-    std::vector<Then> learners = {};  // when it was
-  };
-  struct Waiting {
-    Trajectory trajectory;
-    std::vector<Then> learners;  // when its actor was given its policy
+    std::uint64_t version = 0, learners = 0;
   };
   struct Peer {
     std::string address;
@@ -105,11 +96,11 @@ class ActorDesk final : public ServerTransport::Handler {
     bool late = false;                                  // came when this took leave of an interrupted run
     int index = 0;
     std::uint64_t seed = 0;
-    std::vector<Then> began = {};  // where actors do not choose: when its trajectory did
+    std::uint64_t began = 0;       // where actors do not choose: the newest version when its trajectory did
     std::uint64_t number = 0;      // of its last trajectory
     std::deque<Given> given = {};  // those it may still collect with, the newest last
     double opened_s = 0;
-    std::deque<Waiting> waiting = {};
+    std::deque<Trajectory> waiting = {};
   };
 
   // Why streams close when this takes leave.
@@ -119,12 +110,11 @@ class ActorDesk final : public ServerTransport::Handler {
   void CheckLooks(const std::string& text) const;
   void Take(PeerId id, Peer& peer, Incoming& message);
   void TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Incoming& message);
-  // Of each learner, in order; null: it has none.
-  std::vector<std::shared_ptr<const PublishedPolicy>> Newest() const;
-  std::vector<Then> VersionsOf(const std::vector<std::shared_ptr<const PublishedPolicy>>& policies) const;
+  // Of all learners; null: there is none.
+  std::shared_ptr<const PublishedPolicy> Newest() const;
   // Hands on what waits, the oldest first, and answers.
   void ServeLine();
-  bool HandOn(Waiting& waiting);
+  bool HandOn(Trajectory& trajectory);
   // The newest, or again the last if there is none any more. False when there never was one.
   bool SendPolicy(PeerId id, Peer& peer);
 

@@ -133,10 +133,13 @@ void CentralInference::Run() {
 }
 
 std::shared_ptr<const PublishedPolicy> CentralInference::Newest() const {
+  std::shared_ptr<const PublishedPolicy> newest;
   for (const MemoryChannel* channel : channels_) {
-    if (auto policy = channel->newest()) return policy;
+    auto policy = channel->newest();
+    if (policy != nullptr && (newest == nullptr || policy->version > newest->version))
+      newest = std::move(policy);
   }
-  return policy_;
+  return newest == nullptr ? policy_ : newest;
 }
 
 void CentralInference::Take() {

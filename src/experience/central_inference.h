@@ -97,8 +97,8 @@ class CentralInference {
   CentralInference(const CentralInference&) = delete;
   CentralInference& operator=(const CentralInference&) = delete;
 
-  // Policies are those that `channel` publishes, until it is detached. Learners of a process move in step, so one channel will
-  // do for all; where none is attached the last policy goes on. A channel is told when choosing fails.
+  // Policies are the newest of those that channels publish until they are detached; where none is attached the last one goes on.
+  // Learners of a process move in step, and count versions alike. A channel is told when choosing fails.
   void Attach(MemoryChannel& channel);
   void Detach(MemoryChannel& channel);
 

@@ -41,7 +41,7 @@ class LearnerEnd {
  public:
   virtual ~LearnerEnd() = default;
   virtual void Publish(std::span<const float> params) = 0;
-  // Of what was published last; 0 before.
+  // Of what was published last; before, the one that versions are counted from.
   virtual std::uint64_t version() const = 0;
   // The oldest trajectory there is, in exchange for the memory of `to`. Throws Error when the channel has ended.
   virtual void Take(Trajectory& to) = 0;

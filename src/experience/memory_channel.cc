@@ -14,7 +14,7 @@ constexpr auto kLook = std::chrono::milliseconds(100);
 
 class MemoryChannel::Learner final : public LearnerEnd {
  public:
-  explicit Learner(MemoryChannel& channel) : channel_(channel) {}
+  Learner(MemoryChannel& channel, std::uint64_t version) : channel_(channel), version_(version) {}
 
   void Publish(std::span<const float> params) override {
     auto policy = std::make_shared<const PublishedPolicy>(
@@ -47,7 +47,7 @@ class MemoryChannel::Learner final : public LearnerEnd {
 
  private:
   MemoryChannel& channel_;
-  std::uint64_t version_ = 0;
+  std::uint64_t version_;
 };
 
 class MemoryChannel::Actor final : public ActorEnd {
@@ -104,7 +104,9 @@ std::shared_ptr<const PublishedPolicy> MemoryChannel::newest() const {
   return ended_ ? nullptr : newest_;
 }
 
-std::unique_ptr<LearnerEnd> MemoryChannel::MakeLearnerEnd() { return std::make_unique<Learner>(*this); }
+std::unique_ptr<LearnerEnd> MemoryChannel::MakeLearnerEnd(std::uint64_t version) {
+  return std::make_unique<Learner>(*this, version);
+}
 std::unique_ptr<ActorEnd> MemoryChannel::MakeActorEnd() { return std::make_unique<Actor>(*this); }
 
 void MemoryChannel::End(const std::string& why) {

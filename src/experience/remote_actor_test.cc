@@ -132,14 +132,14 @@ TEST(RemoteActor, NobodyHasTheRandomStreamsOfAnother) {
   EXPECT_EQ(again->index, 4 + 1 + 4);
 }
 
-// Where a learner begins anew its actors go on with it. Its versions are new ones, and what they have is as new as any.
+// Where a learner begins anew its actors go on with it, and so does the count of its versions.
 TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
   Remote remote(4);
   for (int i = 0; i < 5; ++i) remote.learner().Publish(std::vector<float>{1, 1, 1});
   const auto actor = BegunActor(remote);
   remote.service_.desk().Detach(0);
   MemoryChannel other(4);
-  const auto learner = other.MakeLearnerEnd();
+  const auto learner = other.MakeLearnerEnd(remote.learner().version());
   learner->Publish(std::vector<float>{2, 2, 2});
   remote.service_.desk().Attach(0, other, 0, 78);
   Trajectory trajectory, taken;
@@ -151,37 +151,45 @@ TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
     ASSERT_TRUE(actor->Send(trajectory));
     learner->Take(taken);
     ExpectMarked(taken, 5, number);
-    EXPECT_EQ(taken.policy, 1u);
+    EXPECT_EQ(taken.policy, number == 1 ? 5u : 6u);
   }
   EXPECT_EQ(actor->Newest()->params, (std::vector<float>{2, 2, 2}));
   remote.service_.desk().Detach(0);
 }
 
-// Fewer actors than learners: each learner gets what it needs, and ages are counted in its own versions.
-TEST(RemoteActor, ServesAllLearners) {
+// Fewer actors than learners: each learner gets what it needs. They move in step, now one and now the other a moment ahead, and
+// a trajectory has the version of the policy that it is by, whoever learns from it.
+TEST(RemoteActor, ServesAllLearnersAndCountsVersionsAlike) {
   MemoryTransport transport;
   MemoryChannel channels[] = {MemoryChannel(2), MemoryChannel(2)};
   std::unique_ptr<LearnerEnd> learners[] = {channels[0].MakeLearnerEnd(), channels[1].MakeLearnerEnd()};
   ActorService service(transport.Listen("learner", {}), {.version = "1", .looks = "looks", .shape = Shape()},
                        2, [](const std::string&) {});
   for (int i = 0; i < 2; ++i) service.desk().Attach(i, channels[i], i, 7);
-  learners[0]->Publish(std::vector<float>(kParams));
-  for (int i = 0; i < 4; ++i) learners[1]->Publish(std::vector<float>(kParams));
+  const auto publish = [&](int learner) {
+    learners[learner]->Publish(std::vector<float>(kParams, float(learners[learner]->version() + 1)));
+  };
+  publish(0);
+  publish(1);
   RemoteActorEnd actor({.transport = &transport, .address = "learner", .version = "1"});
   ASSERT_TRUE(actor.Join());
   actor.Ready("looks", kParams);
   Trajectory trajectory, taken;
-  for (int number = 0; number < 20; ++number) {
+  for (int number = 0; number < 40; ++number) {
     const auto policy = actor.Newest();
     ASSERT_NE(policy, nullptr);
     Mark(trajectory, 0, number);
+    std::ranges::fill(trajectory.extra, policy->params[0]);
     trajectory.policy = policy->version;
+    const int ahead = number / 2 % 2;
+    if (number % 2 == 0) publish(ahead);
     ASSERT_TRUE(actor.Send(trajectory));
     if (number % 2 == 0) continue;
-    for (int i = 0; i < 2; ++i) {
-      learners[i]->Take(taken);
-      EXPECT_EQ(taken.policy, i == 0 ? 1u : 4u);
+    for (const auto& learner : learners) {
+      learner->Take(taken);
+      EXPECT_EQ(static_cast<float>(taken.policy), taken.extra[0]);
     }
+    publish(1 - ahead);
   }
   service.End(true);
 }

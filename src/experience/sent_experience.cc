@@ -1,5 +1,6 @@
 #include "trireme/experience/sent_experience.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -53,7 +54,7 @@ std::span<const Trajectory* const> SentExperience::Next(std::span<const float> p
 
 // What actors begin with comes before all turns.
 void SentExperience::Publish(std::span<const float> params) {
-  if (order_.schedule != nullptr && end_->version() > 0) {
+  if (order_.schedule != nullptr && std::exchange(published_, true)) {
     order_.schedule->InTurn(order_.learner, Schedule::Operation::kPush, [&] { end_->Publish(params); });
   } else {
     end_->Publish(params);
@@ -64,7 +65,7 @@ void SentExperience::TakeAll() {
   for (Trajectory& to : taken_) {
     for (;;) {
       end_->Take(to);
-      const std::uint64_t lag = end_->version() - to.policy;
+      const std::uint64_t lag = end_->version() - std::min(to.policy, end_->version());
       if (max_lag_ == 0 || lag <= max_lag_) {
         received_.lag.Add(lag);
         break;

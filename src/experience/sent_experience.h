@@ -1,8 +1,8 @@
 // A learner's experience from actors, through a channel: it publishes what it has learned, and takes as many
 // trajectories as an update needs.
 //
-// How old the policy of a trajectory is when it is learned from, in versions, is its lag. One whose lag is above
-// `max_lag` is left out.
+// How old the policy of a trajectory is when it is learned from, in versions, is its lag; 0 if it is by a newer one, as where
+// learners have gone back to an earlier state. One whose lag is above `max_lag` is left out.
 //
 // With a schedule the order of all operations is given, and with it what is learned: the actors of the channel are workers
 // 0, 1, ... of the schedule, "<" takes the newest policy, ">" sends a trajectory; the learner is the worker after them, "<"
@@ -59,6 +59,7 @@ class SentExperience final : public ExperienceSource {
   Order order_;
   std::vector<Trajectory> taken_;
   std::vector<const Trajectory*> views_;
+  bool published_ = false;
   ReceivedExperience received_;
 };
 

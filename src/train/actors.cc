@@ -118,8 +118,10 @@ void Actors::Group::End(const std::string& why) {
   if (schedule) schedule->Abort(why);
 }
 
-SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
+SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed, std::int64_t steps) {
   const RunConfig& run = context_.settings.run;
+  const auto trajectory = context_.settings.algorithm->TrajectorySize(run.shards);
+  const std::int64_t of_update = std::int64_t{run.shards} * trajectory.steps * trajectory.envs;
   const int per_update = run.shards / run.total_workers();
   if (service_ != nullptr) service_->desk().Detach(thread);
   if (inference_ && groups_[thread]) inference_->service().Detach(*groups_[thread]->channel);
@@ -129,7 +131,8 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed) {
       std::make_unique<MemoryChannel>(run.QueueOfWorker(), [this](double waited_s) { GiveUp(waited_s); });
   if (!run.schedule.empty()) group->schedule.emplace(run.schedule, per_worker_ + 1);
   group->experience = std::make_unique<SentExperience>(
-      group->channel->MakeLearnerEnd(), per_update, static_cast<std::uint64_t>(run.max_lag),
+      group->channel->MakeLearnerEnd(static_cast<std::uint64_t>(steps / of_update)), per_update,
+      static_cast<std::uint64_t>(run.max_lag),
       SentExperience::Order{group->schedule ? &*group->schedule : nullptr, per_worker_});
   try {
     for (int i = 0; i < per_worker_; ++i) {

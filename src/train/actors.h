@@ -31,8 +31,9 @@ class Actors {
   Actors& operator=(const Actors&) = delete;
 
   // What is sent to the worker of thread `thread`, the `rank`th of the run, from now on by new actors, whose randomness
-  // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why.
-  SentExperience& Begin(int thread, int rank, std::uint64_t seed);
+  // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why. `steps` were learned
+  // from before by all workers: they say which version of the policy comes next, the same for all.
+  SentExperience& Begin(int thread, int rank, std::uint64_t seed, std::int64_t steps);
   // The same where replay servers remember what actors collect, for `draws` shards of the worker. Actors of this process join the
   // servers, too.
   RemoteReplay& BeginReplay(int thread, int rank, std::uint64_t seed, int draws);

@@ -121,7 +121,7 @@ void Worker::MakeAlgorithm(int rank, std::uint64_t seed) {
     replay = &actors_->BeginReplay(links_->thread(), rank, seed, count);
     ledger_.WaitsFor(&replay->received());
   } else if (actors_ != nullptr) {
-    experience = &actors_->Begin(links_->thread(), rank, seed);
+    experience = &actors_->Begin(links_->thread(), rank, seed, progress_.steps);
     ledger_.WaitsFor(&experience->received());
   }
   algorithm_ = settings_.algorithm->Make({.env = settings_.env(),

@@ -90,7 +90,7 @@ class Stage {
               kLearners, [](const std::string&) {}) {
     for (int i = 0; i < kLearners; ++i) {
       Attach(i);
-      learners_[i]->Publish(std::vector<float>(kParams));
+      Publish(i, 0);
     }
   }
 
@@ -140,7 +140,7 @@ class Stage {
         transport_.Cut(actor.number);
         break;
       case kPublish:
-        learners_[learner]->Publish(std::vector<float>(kParams, in.Byte()));
+        Publish(learner, in.Byte());
         break;
       case kTake:
         Take(learner);
@@ -180,6 +180,11 @@ class Stage {
     desk_.Attach(learner, *channels_[learner], learner, 7);
     inference_.Attach(*channels_[learner]);
   }
+  // As learners in step do, one may be behind the other; here by as much as it likes.
+  void Publish(int learner, std::uint8_t value) {
+    learners_[learner]->Publish(std::vector<float>(kParams, value));
+    newest_ = std::max(newest_, learners_[learner]->version());
+  }
   // What a learner is given can be learned from.
   void Take(int learner) {
     Trajectory taken;
@@ -187,7 +192,7 @@ class Stage {
       learners_[learner]->Take(taken);
       const TrajectoryShape shape = Shape();
       TRIREME_CHECK(taken.steps == shape.steps && taken.envs == shape.envs);
-      TRIREME_CHECK(taken.policy > 0 && taken.policy <= learners_[learner]->version());
+      TRIREME_CHECK(taken.policy > 0 && taken.policy <= newest_);
       for (const float reward : taken.rewards) TRIREME_CHECK(reward == reward);
       return;
     }
@@ -213,6 +218,7 @@ class Stage {
 
   MemoryTransport transport_;
   PeerId last_ = 0;
+  std::uint64_t newest_ = 0;  // of the versions that learners have published
   Deadline now_ = Clock::now();
   std::unique_ptr<ServerTransport> listener_;
   CentralInference inference_;
