@@ -290,7 +290,9 @@ void Apex::Iterate(double progress, MetricRow& row) {
   const double beta = config_.memory.Beta(progress);
   steps_.Begin();
   for (int round = 0; round < config_.rounds; ++round) {
-    replay_->Begin(context_.store.Pull());
+    const std::span<const float> params = context_.store.Pull();
+    CheckFinite(params);  // actors could not choose by others, and what they send would be refused
+    replay_->Begin(params);
     collected_ += config_.collect.steps();
     for (int i = 0; EnoughToLearn() && i < config_.updates; ++i) Learn(update, beta);
   }

@@ -157,6 +157,7 @@ void Appo::Iterate(double progress, MetricRow& row) {
 void Appo::TakeExperience(MetricRow& row) {
   enum { kAdvantages = kEpisodeStats, kWeights = kAdvantages + 2 };
   const std::span<const float> params = context_.store.Pull();
+  CheckFinite(params);  // actors could not choose by others, and what they send would be refused
   const std::span<const Trajectory* const> experience = context_.experience->Next(params);
   tape_->SetParams(params);
   std::size_t next = 0;

@@ -142,6 +142,7 @@ void Impala::Iterate(double progress, MetricRow& row) {
 
 void Impala::Round(const UpdateRule& update) {
   const std::span<const float> params = context_.store.Pull();
+  CheckFinite(params);  // actors could not choose by others, and what they send would be refused
   const std::span<const Trajectory* const> experience = context_.experience->Next(params);
   tape_->SetParams(params);
   const A2cLossRule rule{.value_coef = static_cast<float>(config_.value_coef),

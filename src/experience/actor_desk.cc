@@ -93,13 +93,25 @@ void ActorDesk::OnMessage(PeerId id, Incoming& message) {
     ServeLine();
   } catch (const Json::exception&) {
     transport_.Close(id, "this is nothing that an actor says");
+  } catch (const NoChoices& error) {
+    if (no_choices_since_s_ == 0) no_choices_since_s_ = MonotonicSeconds();
+    Refuse(id, peer, error);
   } catch (const Error& error) {
-    say_(fmt::format("actor {} at {} is refused: {}", peer.index, Printable(peer.address), error.what()));
-    transport_.Close(id, error.what());
+    Refuse(id, peer, error);
   } catch (const std::exception& error) {  // there is no memory for it
     say_(fmt::format("actor {} at {} is closed: {}", peer.index, Printable(peer.address), error.what()));
     transport_.Close(id, fmt::format("{}{}", kComesBack, error.what()));
   }
+}
+
+void ActorDesk::Refuse(PeerId id, const Peer& peer, const Error& why) {
+  say_(fmt::format("actor {} at {} is refused: {}", peer.index, Printable(peer.address), why.what()));
+  transport_.Close(id, why.what());
+}
+
+double ActorDesk::SecondsWithoutChoices() const {
+  const double since_s = no_choices_since_s_;
+  return since_s == 0 ? 0 : MonotonicSeconds() - since_s;
 }
 
 void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
@@ -176,6 +188,7 @@ void ActorDesk::TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Inco
       Fail("a trajectory by version {} of the policy, which it has not been given", trajectory.policy);
     trajectory.policy = given->learners;
   }
+  no_choices_since_s_ = 0;
   peer.waiting.push_back(std::move(trajectory));
   peer.number = number;
   line_.push_back(id);

@@ -74,6 +74,8 @@ class ActorDesk final : public ServerTransport::Handler {
   bool left() const { return left_.load(); }
   // Who has joined and is there.
   int actors() const { return ready_.load(); }
+  // For how many seconds nothing has come but trajectories without choices (NoChoices); 0: that is not so.
+  double SecondsWithoutChoices() const;
 
   void OnOpen(PeerId peer, const std::string& address) override;
   void OnMessage(PeerId peer, Incoming& message) override;
@@ -110,6 +112,7 @@ class ActorDesk final : public ServerTransport::Handler {
   void CheckLooks(const std::string& text) const;
   void Take(PeerId id, Peer& peer, Incoming& message);
   void TakeTrajectory(PeerId id, Peer& peer, std::uint64_t number, Incoming& message);
+  void Refuse(PeerId id, const Peer& peer, const Error& why);
   // Of all learners; null: there is none.
   std::shared_ptr<const PublishedPolicy> Newest() const;
   // Hands on what waits, the oldest first, and answers.
@@ -134,6 +137,7 @@ class ActorDesk final : public ServerTransport::Handler {
   Outgoing sent_message_;
   double leaves_by_s_ = 0;
   std::atomic<int> ready_{0};
+  std::atomic<double> no_choices_since_s_{0};  // 0: the last trajectory had them
   std::atomic<bool> leaves_{false}, over_{false}, left_{false};
 };
 

@@ -397,6 +397,7 @@ TEST(ActorDesk, RefusesTrajectoriesThatNobodyHasCollected) {
     EXPECT_NE(impostor.End().find(why), std::string::npos) << impostor.End();
     EXPECT_NE(remote.said().find(why), std::string::npos);
   }
+  EXPECT_GT(remote.service_.desk().SecondsWithoutChoices(), 0);
   // None of them is learned from: the next that comes is the first.
   const auto actor = BegunActor(remote);
   Trajectory trajectory, taken;
@@ -404,6 +405,7 @@ TEST(ActorDesk, RefusesTrajectoriesThatNobodyHasCollected) {
   ASSERT_TRUE(actor->Send(trajectory));
   remote.learner().Take(taken);
   ExpectMarked(taken, 3, 33);
+  EXPECT_EQ(remote.service_.desk().SecondsWithoutChoices(), 0);
 }
 
 TEST(ActorDesk, TakesEachTrajectoryOnceAndHoldsFewForAnActor) {

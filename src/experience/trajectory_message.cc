@@ -21,12 +21,24 @@ std::size_t BytesOf(const TrajectoryShape& shape, std::size_t cut_off) {
 }
 
 // Looks at all of them, whatever it finds, so that it looks at many at once.
-void CheckNumbers(std::span<const float> values, const char* what, const char* of = "a trajectory") {
+bool AllFinite(std::span<const float> values) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t not_finite = 0;
   for (const float value : values)
     not_finite |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
-  if (not_finite != 0) Fail("{} whose {} are not all finite", of, what);
+  return not_finite == 0;
+}
+
+void CheckNumbers(std::span<const float> values, const char* what, const char* of = "a trajectory") {
+  if (!AllFinite(values)) Fail("{} whose {} are not all finite", of, what);
+}
+
+// First of all: where actions are none, what environments make of them is none either.
+void CheckPolicy(const ActionSpace& space, const Trajectory& trajectory) {
+  if (!AllFinite(trajectory.extra.span()))
+    throw NoChoices("a trajectory whose probabilities are not all finite");
+  if (space.box() && !AllFinite(trajectory.actions.span()))
+    throw NoChoices("a trajectory whose actions are not all finite");
 }
 
 // Of one sample. mask: what was allowed, or null.
@@ -44,7 +56,7 @@ void CheckChoices(const ActionSpace& space, const float* action, const std::uint
 }
 
 void CheckActions(const EnvSpec& env, const RowLayout& layout, const Trajectory& trajectory) {
-  if (env.action.box()) return CheckNumbers(trajectory.actions.span(), "actions");
+  if (env.action.box()) return;
   std::vector<std::uint8_t> masks;
   for (int i = 0; i < trajectory.samples(); ++i) {
     CheckChoices(env.action, trajectory.actions.data() + i * env.action.size(),
@@ -146,9 +158,9 @@ void DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajector
   ReadTo(message, std::span(to.truncated_samples));
   ReadTo(message, std::span(to.truncated_obs));
 
+  CheckPolicy(shape.env.action, to);
   CheckRows(layout, to.obs.span(), "a trajectory");
   CheckRows(layout, to.truncated_obs, "a trajectory");
-  CheckNumbers(to.extra.span(), "probabilities");
   CheckNumbers(to.rewards.span(), "rewards");
   CheckActions(shape.env, layout, to);
   CheckEnds(to);

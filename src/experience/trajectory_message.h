@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "trireme/base/error.h"
 #include "trireme/env/row.h"
 #include "trireme/env/spec.h"
 #include "trireme/experience/channel.h"
@@ -50,8 +51,13 @@ Outgoing EncodeTrajectory(const Trajectory& trajectory, std::uint64_t number,
                           MessageMemory* memory = nullptr);
 // After its number was read. Into the memory of `to`, if it has any. Throws Error when the message is no trajectory of this
 // shape, or one that nobody could have collected: what is no number, a choice that there is not or that was not
-// allowed, ends of episodes that contradict each other.
+// allowed, ends of episodes that contradict each other. NoChoices where probabilities, or actions of numbers, are not finite.
 void DecodeTrajectory(Incoming& message, const TrajectoryShape& shape, Trajectory& to);
+// So choose actors whose policy has diverged, and others who are out of order.
+class NoChoices final : public Error {
+ public:
+  using Error::Error;
+};
 // Throws Error unless all numbers in rows of `layout` are finite, and all masks 0 or 1. `what` they are of: "a trajectory".
 void CheckRows(const RowLayout& layout, std::span<const float> rows, const char* what);
 

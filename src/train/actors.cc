@@ -17,8 +17,8 @@ namespace trireme {
 namespace {
 
 // Seconds without experience after which a run that is to stop does so in the middle of an iteration, if nobody collects or if
-// somebody does, and after which people are told that nobody does.
-constexpr double kStopAlone = 2, kStopPatience = 60, kTellPatience = 5;
+// somebody does; after which people are told that nobody does; and after which a run ends whose actors send no choices any more.
+constexpr double kStopAlone = 2, kStopPatience = 60, kTellPatience = 5, kNoChoices = 5;
 
 }  // namespace
 
@@ -80,6 +80,12 @@ void Actors::GiveUp(double waited_s) {
   {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_.empty()) Fail("{}", failure_);
+  }
+  if (service_ != nullptr && std::min(waited_s, service_->desk().SecondsWithoutChoices()) > kNoChoices) {
+    Fail(
+        "training diverged, or all actors are out of order: for {:g} seconds nothing has come but trajectories "
+        "whose probabilities or actions are not finite. Try a smaller learning_rate.",
+        kNoChoices);
   }
   const bool nobody = per_worker_ == 0 && (service_ == nullptr || service_->desk().actors() == 0);
   if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {

@@ -190,6 +190,21 @@ TEST_F(ActorTest, AnEnvironmentThatFailsEndsItsActorsAndNotTheLearner) {
   ExpectEnds(learner, 2, "stopped while it waited for actors");
 }
 
+// What actors send then is refused, and they end; so does the learner, with the reason.
+TEST_F(ActorTest, ARunThatDivergesEndsItsLearner) {
+  const Args appo = Learner("appo"), impala = Learner("impala", {"--set", "rounds=64"});
+  for (const Args& args : {appo, impala, impala + Args{"--inference", "central"}}) {
+    Process learner(kBinary, Set(args, {"learning_rate=1e30"}));
+    const auto first = StartActor({}, "2"), second = StartActor();
+    ExpectEnds(learner, 2, "training diverged");
+    for (Process* const actor : {first.get(), second.get()}) {
+      actor->Signal(SIGTERM);  // who has sent nothing since waits for the learner
+      EXPECT_NE(actor->Wait().code, 0);
+    }
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
 TEST_F(ActorTest, MistakesAreRefused) {
   ExpectRefused(RunTrireme({"actor"}), {"--learner"});
   ExpectRefused(RunTrireme({"actor", "--learner", Address(), "--wait", "0"}),
