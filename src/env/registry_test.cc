@@ -66,6 +66,11 @@ TEST(Registry, RefusesDuplicatesAndWhatIsNoEnvironment) {
   expect(refused([](EnvSpec& spec) { spec.obs.shape = {}; }), "no elements");
   expect(refused([](EnvSpec& spec) { spec.obs.shape = {84, 0, 4}; }), "no elements");
   expect(refused([](EnvSpec& spec) { spec.obs.shape = {1 << 20, 1 << 20}; }), "2^28");
+  // Their sum has no room in 32 bits.
+  expect(refused([](EnvSpec& spec) {
+           spec.action = ActionSpace::MultiDiscrete(std::vector<int>(4097, 1 << 20));
+         }),
+         "more than 2^28 choices");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Discrete(0); }), "from 1 to 2^20 choices");
   expect(refused([](EnvSpec& spec) { spec.action = ActionSpace::Discrete((1 << 20) + 1); }),
          "from 1 to 2^20 choices");

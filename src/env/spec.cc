@@ -75,6 +75,8 @@ void CheckSpec(const EnvSpec& spec) {
             "it needs one number of choices, or one for each part of its actions");
     require(std::ranges::all_of(action.parts, [](int n) { return n > 0 && n <= 1 << 20; }),
             "each part of its actions needs from 1 to 2^20 choices");
+    const std::int64_t all = std::accumulate(action.parts.begin(), action.parts.end(), std::int64_t{0});
+    require(all <= 1 << 28, "its actions have more than 2^28 choices altogether");
   }
   require(spec.max_episode_steps >= 0, "its time limit is negative; 0 is none");
   require(!spec.reward_threshold || std::isfinite(*spec.reward_threshold),
