@@ -54,6 +54,7 @@ std::optional<RemoteActorEnd::Welcome> RemoteActorEnd::Join() {
 bool RemoteActorEnd::Greet(Welcome& welcome) {
   stream_ = place_.transport->Connect(place_.address, place_.security);
   state_ = State::kOpen;
+  welcome_ = false;
   policy_.reset();
   number_ = unanswered_ = params_ = 0;
   const auto hello = TextMessage(Json{{"hello", place_.version}}.dump());
@@ -71,7 +72,7 @@ bool RemoteActorEnd::Greet(Welcome& welcome) {
   } catch (const std::exception&) {
     Fail("what answers at {} is no learner", place_.address);
   }
-  return true;
+  return welcome_ = true;
 }
 
 void RemoteActorEnd::Ready(const std::string& looks, std::size_t params) {
@@ -155,7 +156,8 @@ void RemoteActorEnd::Lost() {
   state_ = why == kRunIsOver ? State::kOver : State::kLost;
   if (state_ == State::kOver) return;
   const bool later = why.starts_with(kComesBack);
-  if (later) heard_s_ = MonotonicSeconds();
+  // An actor that was not answered for long has not waited for a learner that is lost.
+  if (later || std::exchange(welcome_, false)) heard_s_ = MonotonicSeconds();
   said_ = Printable(later ? why.substr(kComesBack.size()) : why);
   if (why.ends_with(kTokenRefused)) Fail("{}: give --token-file the secret of the learner", said_);
   const bool by_learner = !why.empty() && !later && !why.starts_with(place_.address);

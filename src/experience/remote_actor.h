@@ -29,7 +29,7 @@ struct LearnerPlace {
   std::string address = {};
   Security security = {};
   std::string version = {};  // of the program
-  double wait_s = 60;        // for a learner that cannot be reached
+  double wait_s = 60;        // for a learner that cannot be reached, from when it was lost
   std::function<bool()> stop = [] { return false; };
 };
 
@@ -73,8 +73,10 @@ class RemoteActorEnd final : public ActorEnd {
   const LearnerPlace place_;
   std::unique_ptr<Stream> stream_;
   State state_ = State::kLost;
-  std::string said_;  // the last reason
-  double heard_s_ = 0, tried_s_ = -1;
+  std::string said_;      // the last reason
+  bool welcome_ = false;  // on this stream
+  double heard_s_ = 0;    // when the learner was there last: it has said something, or the stream on which we were welcome was lost
+  double tried_s_ = -1;   // when to join was tried last
   std::size_t params_ = 0, unanswered_ = 0;
   std::uint64_t number_ = 0;  // of the last trajectory
   MessageMemory memory_;      // of trajectories

@@ -29,7 +29,9 @@ constexpr auto kPushAgain = 1ms;  // who waits sends the next message that has n
 constexpr double kAgain = 0.25;   // seconds between attempts to connect
 constexpr double kTell = 5;       // seconds after which people are told
 constexpr auto kGreeting = 5s;    // for a server to answer the first time
-constexpr auto kFarewell = 5s;    // for servers to hear that the run is over
+constexpr auto kFarewell = 5s;    // for servers to hear that the run is over,
+constexpr auto kSilence = 2s;     // and for those that say nothing meanwhile
+constexpr double kSilentFor = 1;  // seconds after which a server that has said nothing, while another has, is not counted on
 
 Deadline After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -50,27 +52,27 @@ Outgoing PolicyMessage(std::span<const float> params) {
   return writer.Done();
 }
 
-// A stream, and what came of introducing oneself.
+// What came of introducing oneself.
 struct Opened {
-  std::unique_ptr<Stream> stream;
-  bool welcome = false;
+  std::unique_ptr<Stream> stream = nullptr;  // null: nobody has welcomed us
+  std::string why = {};
+  bool closed = false;
 };
 
 Opened Open(Transport& transport, const std::string& address, const Security& security, const Outgoing& hello,
             const Outgoing& run, const std::atomic<bool>& ending) {
-  Opened opened{.stream = transport.Connect(address, security)};
-  Stream& stream = *opened.stream;
-  if (!stream.Send(hello, Clock::now() + 1s) || !stream.Send(run, Clock::now() + 1s)) return opened;
-  for (const Deadline end = Clock::now() + kGreeting; !ending && !stream.closed() && Clock::now() < end;) {
-    Incoming* const answer = stream.Receive(Clock::now() + kLook);
+  std::unique_ptr<Stream> stream = transport.Connect(address, security);
+  const bool sent = stream->Send(hello, Clock::now() + 1s) && stream->Send(run, Clock::now() + 1s);
+  const Deadline end = Clock::now() + kGreeting;
+  while (sent && !ending && !stream->closed() && Clock::now() < end) {
+    Incoming* const answer = stream->Receive(Clock::now() + kLook);
     if (answer == nullptr) continue;
     const Json said = Json::parse(ReadText(*answer), nullptr, /*allow_exceptions=*/false);
     if (!said.is_object() || !said.contains("welcome"))
       Fail("what answers at {} is no replay server", address);
-    opened.welcome = true;
-    break;
+    return {.stream = std::move(stream)};
   }
-  return opened;
+  return {.why = stream->why(), .closed = stream->closed()};
 }
 
 }  // namespace
@@ -81,6 +83,9 @@ struct RemoteReplay::Server {
   std::unique_ptr<Stream> stream = nullptr;  // null: not connected
   std::future<Opened> opening = {};          // a stream that is to be: nobody waits for a server that is gone
   double tried_s = -1e9;                     // when it was connected last
+  double heard_s = 0;                        // when it said something last
+  double lost_s = 0;                         // when its stream was lost
+  bool told = false;                         // people, that it is
   int owed = 0;                              // draws that were asked for and not used
   Incoming* arrived = nullptr;               // draws that have come,
   std::uint64_t unread = 0;                  // so many
@@ -137,14 +142,16 @@ bool RemoteReplay::Connect(Server& server, Deadline deadline) {
   }
   if (server.opening.wait_until(deadline) != std::future_status::ready) return false;
   Opened opened = server.opening.get();
-  server.stream = std::move(opened.stream);
-  server.owed = 0;
-  server.to_send.clear();
-  if (!opened.welcome) {
-    Lose(server);
+  if (opened.stream == nullptr) {
+    WentAway(server, opened.why, opened.closed);
     return false;
   }
+  server.stream = std::move(opened.stream);
+  server.heard_s = MonotonicSeconds();
+  server.told = false;
   server.policy = policy_;
+  server.to_send.clear();
+  if (over_) server.to_send.push_back(Word(ReplayWord::kOver));
   return true;
 }
 
@@ -153,11 +160,17 @@ void RemoteReplay::Lose(Server& server) {
   const std::string why = server.stream->why();
   const bool closed = server.stream->closed();
   server.stream.reset();
+  server.lost_s = MonotonicSeconds();
   server.owed = 0;
   server.arrived = nullptr;
   server.unread = 0;
   server.numbers.clear();  // another server may be there next
   server.errors.clear();
+  WentAway(server, why, closed);
+}
+
+// Throws Error when it is no use to come back.
+void RemoteReplay::WentAway(Server& server, const std::string& why, bool closed) {
   if (why.ends_with(kTokenRefused))
     Fail("{}: give --token-file the secret of the replay servers", Printable(why));
   if (!closed || why.empty() || why.starts_with(server.address)) return;
@@ -170,18 +183,33 @@ void RemoteReplay::Lose(Server& server) {
   Fail("what answers at {} is no replay server; it says: {}", server.address, server.said);
 }
 
-void RemoteReplay::Push(Server& server) {
-  if (server.stream == nullptr) return;
+void RemoteReplay::Send(Server& server) {
   if (server.policy != nullptr && server.stream->Send(server.policy, Clock::now())) server.policy = nullptr;
   while (!server.to_send.empty() && server.stream->Send(server.to_send.front(), Clock::now()))
     server.to_send.pop_front();
+}
+
+void RemoteReplay::Push(Server& server) {
+  if (server.stream == nullptr) return;
+  Send(server);
   if (server.stream->closed()) Lose(server);
 }
 
+int RemoteReplay::Part() const {
+  double heard_s = 0;  // the last that anybody was
+  for (const auto& server : servers_) heard_s = std::max(heard_s, server->heard_s);
+  const auto counts = std::ranges::count_if(servers_, [&](const auto& server) {
+    return server->stream != nullptr && server->heard_s + kSilentFor >= heard_s;
+  });
+  const int parts = std::max(1, static_cast<int>(counts));
+  return (options_.ahead + parts - 1) / parts;
+}
+
 void RemoteReplay::Ask(Server& server) {
-  if (server.owed > options_.ahead / 2) return;
-  const int wanted = options_.ahead - server.owed;
-  server.owed = options_.ahead;
+  const int part = Part();
+  if (server.owed > part / 2) return;
+  const int wanted = part - server.owed;
+  server.owed = part;
   server.to_send.push_back(EncodeTurn(
       {.wanted = static_cast<std::uint64_t>(wanted), .beta = beta_, .corrected = server.numbers.size()},
       server.numbers, server.errors));
@@ -200,7 +228,10 @@ void RemoteReplay::Begin(std::span<const float> params) {
 }
 
 bool RemoteReplay::Take(Server& server, Deadline deadline) {
-  if (!Connect(server, deadline)) return false;
+  if (!Connect(server, deadline)) {
+    TellLost(server);
+    return false;
+  }
   if (server.unread == 0 && !Receive(server, deadline)) return false;
   DecodeDraw(*server.arrived, layout_, run_.shape.env.action.size(), records_, draw_);
   --server.unread;
@@ -226,6 +257,7 @@ bool RemoteReplay::Receive(Server& server, Deadline deadline) {
   const ReplayAnswer answer =
       DecodeAnswer(*message, run_.part, ReplayBuffer::RecordSize(layout_, run_.shape.env.action.size()),
                    static_cast<std::size_t>(server.owed));
+  server.heard_s = MonotonicSeconds();
   server.arrived = message;
   server.unread = answer.draws;
   episodes_ += answer.episodes;
@@ -239,7 +271,22 @@ std::string RemoteReplay::Names() const {
   return names;
 }
 
-void RemoteReplay::Look(double waited_s) {
+RemoteReplay::Server& RemoteReplay::LikelyNext() {
+  const auto heard_s = [](const auto& server) { return server->stream == nullptr ? -1 : server->heard_s; };
+  const auto last = std::ranges::max_element(servers_, {}, heard_s);
+  return (*last)->stream == nullptr ? *servers_[turn_++ % servers_.size()] : **last;
+}
+
+void RemoteReplay::TellLost(Server& server) {
+  if (run_.learner != 0 || servers_.size() == 1 || server.told) return;
+  if (MonotonicSeconds() < server.lost_s + kTell) return;
+  server.told = true;
+  options_.say(fmt::format("the replay server at {} does not answer: the learner goes on with the others",
+                           server.address));
+}
+
+void RemoteReplay::Look(double begun_s) {
+  const double now_s = MonotonicSeconds(), waited_s = now_s - begun_s;
   options_.give_up(waited_s);
   const bool nobody = std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; });
   if (waited_s > kTell && !std::exchange(said_, true)) {
@@ -249,11 +296,14 @@ void RemoteReplay::Look(double waited_s) {
             : fmt::format("no experience comes: actors join replay servers with: trireme actor --learner {}",
                           options_.servers.front()));
   }
-  if (waited_s > options_.wait_s && nobody) {
-    Fail(
-        "no replay server has answered for {:g} seconds at {}: start them again, and go on with trireme "
-        "train --resume",
-        options_.wait_s, Names());
+  for (const auto& server : servers_) {
+    if (server->stream != nullptr || now_s < std::max(server->lost_s, begun_s) + options_.wait_s) continue;
+    Fail("{}: start {} again, and go on with trireme train --resume",
+         nobody ? fmt::format("no replay server has answered for {:g} seconds at {}", options_.wait_s, Names())
+                : fmt::format("no experience has come for {:g} seconds, and the replay server at {} does not "
+                              "answer",
+                              options_.wait_s, server->address),
+         nobody ? "them" : "it");
   }
 }
 
@@ -261,12 +311,11 @@ const ReplayDraw& RemoteReplay::Draw(int, std::uint64_t, double beta) {
   beta_ = beta;
   const double begun_s = MonotonicSeconds();
   const std::size_t count = servers_.size();
-  const auto take = [&](Deadline deadline) { return Take(*servers_[turn_++ % count], deadline); };
   for (;;) {
     bool taken = false;
-    for (std::size_t i = 0; i < count && !taken; ++i) taken = take(Clock::now());
-    if (taken || take(Clock::now() + kMoment)) break;
-    Look(MonotonicSeconds() - begun_s);
+    for (std::size_t i = 0; i < count && !taken; ++i) taken = Take(*servers_[turn_++ % count], Clock::now());
+    if (taken || Take(LikelyNext(), Clock::now() + kMoment)) break;
+    Look(begun_s);
   }
   said_ = false;
   received_.waited_s += MonotonicSeconds() - begun_s;
@@ -286,35 +335,48 @@ EpisodeTotals RemoteReplay::TakeEpisodes(int shard) {
   return shard == 0 ? std::exchange(episodes_, {}) : EpisodeTotals();
 }
 
-// True once the server has closed its end because the run is over. What it still owed is not looked at.
-bool RemoteReplay::TellEnd(Server& server, Deadline end) {
+RemoteReplay::Farewell RemoteReplay::TellEnd(Server& server) {
   try {
-    while (Clock::now() < end) {
-      if (!Connect(server, std::min(end, Clock::now() + kLook))) continue;
-      Stream& stream = *server.stream;
-      if (server.policy != nullptr)
-        stream.Send(std::exchange(server.policy, nullptr), end);  // for actors to be let in
-      stream.Send(Word(ReplayWord::kOver), end);
-      while (!stream.closed() && Clock::now() < end) stream.Receive(end);
-      if (stream.why() == kRunIsOver) return true;
-      if (stream.closed()) Lose(server);
-    }
+    if (!Connect(server, Clock::now())) return Farewell::kAwaited;
+    Stream& stream = *server.stream;
+    Send(server);  // a policy too: without one actors are not let in
+    while (stream.Receive(Clock::now()) != nullptr)  // what it still owed is not looked at
+      server.heard_s = MonotonicSeconds();
+    if (!stream.closed()) return Farewell::kAwaited;
+    if (stream.why() == kRunIsOver) return Farewell::kHeard;
+    Lose(server);
+    return Farewell::kAwaited;
   } catch (const Error&) {  // it is another run's by now
+    return Farewell::kUseless;
   }
-  return false;
 }
 
-void RemoteReplay::EndRun() {
-  const Deadline end = Clock::now() + kFarewell;
-  for (const auto& server : servers_) {  // all at once, as far as they are there
-    if (server->stream != nullptr) server->stream->Send(Word(ReplayWord::kOver), Clock::now() + kLook);
-  }
+void RemoteReplay::EndRun(Deadline begun) {
+  over_ = true;
+  const double begun_s = MonotonicSeconds();
+  std::vector<Server*> left;
   for (const auto& server : servers_) {
-    if (!TellEnd(*server, end)) {
-      options_.say(
-          fmt::format("the replay server at {} has not heard that the run is over: stop it, if it comes back",
-                      server->address));
-    }
+    left.push_back(server.get());
+    server->unread = 0;
+    server->to_send.push_back(Word(ReplayWord::kOver));
+  }
+  // All at the same time: one that is silent takes nothing from the time of the others.
+  for (;;) {
+    const Deadline now = Clock::now();
+    std::erase_if(left, [&](Server* server) {
+      const Farewell farewell = TellEnd(*server);
+      if (farewell == Farewell::kHeard) return true;
+      const bool silent = server->stream == nullptr || server->heard_s < begun_s;
+      if (farewell == Farewell::kAwaited && now < begun + (silent ? kSilence : kFarewell)) return false;
+      if (run_.learner == 0) {
+        options_.say(fmt::format(
+            "the replay server at {} has not heard that the run is over: stop it, if it comes back",
+            server->address));
+      }
+      return true;
+    });
+    if (left.empty()) return;
+    std::this_thread::sleep_until(now + kMoment);
   }
 }
 

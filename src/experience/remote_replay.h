@@ -1,9 +1,9 @@
 // A learner's draws from replay servers (replay_desk.h): what was asked for early comes while it learns.
 //
-// Each server owes some draws all the time; when half of them are used it is asked for as many again, with the errors of
-// those that were. Servers take turns among those who have an answer ready, so one that is slow, frozen or gone holds up
-// nobody as long as another one answers. Who is gone is looked for again. When none answers the learner waits, and says
-// so.
+// Servers owe some draws all the time, each an even part of them; when half of its part is used it is asked for as many
+// again, with the errors of those that were. Servers take turns among those who have an answer ready, so one that is slow,
+// frozen or gone holds up nobody as long as another one answers, and the others owe its part. Who is gone is looked for
+// again. When none answers the learner waits, and says so.
 //
 // Thread safety: belongs to the learner's thread.
 #pragma once
@@ -30,8 +30,10 @@ class RemoteReplay final : public ReplaySource {
     std::vector<std::string> servers = {};  // addresses, at least one
     Security security = {};
     std::string version = {};  // of the program
-    double wait_s = 60;        // for servers, of whom none answers
-    int ahead = 8;             // draws that a server owes
+    double wait_s = 60;        // for servers without which nothing comes
+    // Draws that are owed by all servers together. What is drawn early knows less of what was learned meanwhile: the next
+    // batch and one more, while half of the next arrives the other half is learned from.
+    int ahead = 8;
     // Throws when the learner is to wait no longer, as it looks now and then.
     std::function<void(double waited_s)> give_up = [](double) {};
     std::function<void(const std::string&)> say = [](const std::string&) {};
@@ -48,8 +50,9 @@ class RemoteReplay final : public ReplaySource {
   void Save(StateWriter&) const override {}  // servers do
   void Load(const StateReader&) override {}
 
-  // The run has ended: tells the servers, and with them their actors. Waits some seconds for those that do not answer.
-  void EndRun();
+  // The run has ended: tells the servers, and with them their actors. Those that say nothing are waited for until two seconds
+  // after `begun`, and nobody longer than five.
+  void EndRun(Deadline begun = Clock::now());
 
   const ReceivedExperience& received() const { return received_; }
 
@@ -59,16 +62,27 @@ class RemoteReplay final : public ReplaySource {
   // Whether there is a stream, or comes until then.
   bool Connect(Server& server, Deadline deadline);
   void Lose(Server& server);
+  void WentAway(Server& server, const std::string& why, bool closed);
   // Sends what waits to be sent, as far as it goes at once.
+  void Send(Server& server);
+  // The same, and notices when the stream is closed.
   void Push(Server& server);
+  // The part of a server of the draws that are owed.
+  int Part() const;
   // Asks for as many draws as were used, if it is time to.
   void Ask(Server& server);
   // The next draw of this server, or none until then.
   bool Take(Server& server, Deadline deadline);
   // The next message with draws.
   bool Receive(Server& server, Deadline deadline);
-  void Look(double waited_s);
-  bool TellEnd(Server& server, Deadline end);
+  // Who may have something soon: waiting for one that is silent would be time lost.
+  Server& LikelyNext();
+  // For a draw that has waited since `begun_s`. Throws Error when it has waited too long.
+  void Look(double begun_s);
+  void TellLost(Server& server);
+  enum class Farewell { kAwaited, kHeard, kUseless };
+  // A step towards it, which waits for nothing.
+  Farewell TellEnd(Server& server);
   std::string Names() const;  // of the servers
 
   Options options_;
@@ -85,6 +99,7 @@ class RemoteReplay final : public ReplaySource {
   ReceivedExperience received_;
   double beta_ = 0;
   bool said_ = false;  // that nothing comes
+  bool over_ = false;  // whoever is connected from now on is told so
 };
 
 }  // namespace trireme

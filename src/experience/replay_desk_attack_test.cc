@@ -204,6 +204,9 @@ TEST_F(ReplayAttack, RunsThatMakeNoSenseAreRefused) {
       [](ReplayRun& run) { run.shape.steps = (1 << 29) - 1, run.rate.slack = 1e18; },
       [](ReplayRun& run) { run.shape.env.obs.shape = {-3}; },
       [](ReplayRun& run) { run.shape.env.action.parts = {}; },
+      [](ReplayRun& run) {
+        run.shape.env.action = ActionSpace::MultiDiscrete(std::vector<int>(4097, 1 << 20));
+      },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     SCOPED_TRACE(i);

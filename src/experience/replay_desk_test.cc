@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -86,6 +88,59 @@ class Served {
   std::atomic<bool> killed_{false};
   ReplayDesk desk_;
   std::thread thread_;
+};
+
+// A transport that notes what a learner does at each address: waiting, and asking for draws.
+class WatchedTransport final : public Transport {
+ public:
+  struct Notes {
+    int waits = 0;
+    std::uint64_t asked = 0;
+  };
+
+  explicit WatchedTransport(MemoryTransport& to) : to_(to) {}
+
+  std::unique_ptr<Stream> Connect(const std::string& address, const Security& security,
+                                  const Limits& limits) override {
+    const std::lock_guard lock(mutex_);
+    return std::make_unique<Watched>(to_.Connect(address, security, limits), notes_[address]);
+  }
+  std::unique_ptr<ServerTransport> Listen(const std::string& address, const Security& security,
+                                          const Limits& limits) override {
+    return to_.Listen(address, security, limits);
+  }
+  // Only for the learner's thread, while nobody is being connected.
+  Notes& at(const std::string& address) { return notes_.at(address); }
+
+ private:
+  class Watched final : public Stream {
+   public:
+    Watched(std::unique_ptr<Stream> to, Notes& notes) : to_(std::move(to)), notes_(notes) {}
+    bool Send(Outgoing message, Deadline deadline) override {
+      if (!to_->Send(message, deadline)) return false;
+      ReplayWord word{};
+      ReplayTurn turn;
+      if (message->size() < sizeof word + sizeof turn) return true;
+      std::memcpy(&word, message->data(), sizeof word);
+      std::memcpy(&turn, message->data() + sizeof word, sizeof turn);
+      if (word == ReplayWord::kTurn) notes_.asked += turn.wanted;
+      return true;
+    }
+    Incoming* Receive(Deadline deadline) override {
+      notes_.waits += deadline > Clock::now();
+      return to_->Receive(deadline);
+    }
+    bool closed() const override { return to_->closed(); }
+    std::string why() const override { return to_->why(); }
+
+   private:
+    std::unique_ptr<Stream> to_;
+    Notes& notes_;
+  };
+
+  MemoryTransport& to_;
+  std::mutex mutex_;  // guards:
+  std::map<std::string, Notes> notes_;
 };
 
 RemoteReplay::Options Learner(MemoryTransport& transport, std::vector<std::string> servers) {
@@ -260,12 +315,65 @@ TEST(ReplayServer, AServerThatIsFrozenIsPassedOver) {
     }
     return actors;
   };
-  EXPECT_EQ(drawn_from(50), (std::set<float>{1, 2}));
+  ASSERT_TRUE(Eventually([&] { return drawn_from(20) == std::set<float>{1, 2}; }));
   transport.Freeze(1);  // the first stream of all
   drawn_from(8);        // what was under way
   EXPECT_EQ(drawn_from(50), std::set<float>{2});
   transport.Thaw(1);
   EXPECT_TRUE(Eventually([&] { return drawn_from(20).contains(1); })) << "it is one of them again";
+}
+
+TEST(ReplayServer, NobodyWaitsForAServerThatIsSilentWhileAnotherOneSpeaks) {
+  MemoryTransport transport;
+  WatchedTransport watched(transport);
+  Served a(transport, "a"), b(transport, "b");
+  RemoteReplay::Options options = Learner(transport, {"a", "b"});
+  options.transport = &watched;
+  int looks = 0, most_looks = 1'000'000;
+  options.give_up = [&](double) {
+    if (++looks > most_looks) Fail("enough");
+  };
+  RemoteReplay replay(options, RunOf());
+  ActorThread of_a(Place(transport, "a"), 1);
+  ActorThread of_b(Place(transport, "b"), 2, 40);
+  replay.Begin(std::vector<float>(kParams));
+  const auto draw = [&] {
+    replay.Draw(0, 0, 0.5);
+    replay.Correct(0, std::vector<float>(kPart, 1.0f));
+  };
+  for (int i = 0; i < 30; ++i) draw();
+  transport.Freeze(1);
+  for (int i = 0; i < 8; ++i) draw();  // with what was under way
+  const WatchedTransport::Notes then_a = watched.at("a"), then_b = watched.at("b");
+  // Until b has nothing more either.
+  most_looks = looks + 1000;
+  EXPECT_THROW(
+      for (;;) draw(), Error);
+  EXPECT_GE(watched.at("b").waits - then_b.waits, 1000);
+  EXPECT_EQ(watched.at("a").waits, then_a.waits);
+  EXPECT_EQ(watched.at("a").asked, then_a.asked);
+}
+
+// What is drawn early is drawn by old errors.
+TEST(ReplayServer, NoMoreDrawsAreOwedThanWereAskedFor) {
+  for (const int ahead : {1, 2, 6}) {
+    SCOPED_TRACE(ahead);
+    MemoryTransport transport;
+    WatchedTransport watched(transport);
+    Served a(transport, "a"), b(transport, "b");
+    RemoteReplay::Options options = Learner(transport, {"a", "b"});
+    options.transport = &watched;
+    options.ahead = ahead;
+    RemoteReplay replay(options, RunOf(1, /*least=*/16, kAnySlack));
+    ActorThread of_a(Place(transport, "a"), 1, 8), of_b(Place(transport, "b"), 2, 8);
+    replay.Begin(std::vector<float>(kParams));
+    for (std::uint64_t used = 1; used <= 100; ++used) {
+      replay.Draw(0, used, 0.5);
+      replay.Correct(0, std::vector<float>(kPart, 1.0f));
+      const std::uint64_t owed = watched.at("a").asked + watched.at("b").asked - used;
+      ASSERT_LE(owed, static_cast<std::uint64_t>(std::max(ahead, 2))) << "each owes one";
+    }
+  }
 }
 
 TEST(ReplayServer, ABrokenStreamIsOpenedAgain) {
@@ -326,6 +434,25 @@ TEST(ReplayServer, HearsOfTheEndAlsoWhereTheStreamHasBroken) {
     actor->Join();
     EXPECT_TRUE(actor->ended_well());
   }
+}
+
+// Nor is there less time for others to hear of it.
+TEST(ReplayServer, HearsOfTheEndAlsoWhereAnotherOneIsSilent) {
+  MemoryTransport transport;
+  Served a(transport, "a"), b(transport, "b");
+  std::string said;
+  RemoteReplay::Options options = Learner(transport, {"a", "b"});
+  options.say = [&](const std::string& text) { said += text + "\n"; };
+  RemoteReplay replay(options, RunOf(1, /*least=*/16, kAnySlack));
+  ActorThread of_a(Place(transport, "a"), 1, 8), of_b(Place(transport, "b"), 2);
+  replay.Begin(std::vector<float>(kParams));
+  for (int i = 0; i < 20; ++i) replay.Draw(0, i, 0.5);
+  transport.Freeze(1);
+  transport.Cut(2);
+  replay.EndRun();
+  EXPECT_TRUE(Eventually([&] { return b.done(); }));
+  EXPECT_FALSE(a.done());
+  EXPECT_EQ(said, "the replay server at a has not heard that the run is over: stop it, if it comes back\n");
 }
 
 }  // namespace

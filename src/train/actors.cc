@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -102,8 +103,9 @@ void Actors::GiveUp(double waited_s) {
 void Actors::End(bool over) {
   ending_.store(true);
   if (inference_) inference_->service().End();  // it answers nobody any more, who may then end
+  const Deadline begun = Clock::now();
   for (const auto& group : groups_) {
-    if (over && group != nullptr && group->replay != nullptr) group->replay->EndRun();
+    if (over && group != nullptr && group->replay != nullptr) group->replay->EndRun(begun);
   }
   for (std::thread& thread : of_servers_) thread.join();
   of_servers_.clear();
@@ -176,7 +178,7 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
                             .security = options.security,
                             .version = options.version,
                             .wait_s = run.server.wait_s,
-                            .ahead = 1 + (2 * draws + count - 1) / count,
+                            .ahead = draws + 1,
                             .give_up = [this](double waited_s) { GiveUp(waited_s); },
                             .say = options.say},
       ReplayRun{.looks = LooksOf(settings, context_.network),
@@ -197,12 +199,14 @@ void Actors::JoinServers() {
   const std::vector<std::string> servers = ReplayServers();
   const TrainOptions& options = context_.options;
   const int actors = context_.settings.run.actors, count = static_cast<int>(servers.size());
+  // How long to wait for servers is the learner's business: while it goes on, so do its actors.
+  constexpr double kAsLongAsTheRun = std::numeric_limits<double>::infinity();
   for (int i = 0; i < std::min(count, actors); ++i) {
     const ActorOptions actor{.learner = {.transport = &TransportFor(servers[i]),
                                          .address = servers[i],
                                          .security = options.security,
                                          .version = options.version,
-                                         .wait_s = context_.settings.run.server.wait_s,
+                                         .wait_s = kAsLongAsTheRun,
                                          .stop = [this] { return ending(); }},
                              .actors = actors / count + (i < actors % count ? 1 : 0)};
     of_servers_.emplace_back([this, actor] {

@@ -58,6 +58,11 @@ class ReplayTest : public CliTest {
     const std::size_t before = MetricLines("run");
     return learner.RunsUntil([&] { return MetricLines("run") >= before + lines; });
   }
+  static std::size_t Count(const std::string& text, const std::string& word) {
+    std::size_t count = 0;
+    for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+    return count;
+  }
   static void ExpectEnds(Process& process, int code, const std::string& text = "") {
     const Outcome outcome = process.Wait();
     EXPECT_EQ(outcome.code, code) << "signal " << outcome.signal << outcome.err;
@@ -144,6 +149,29 @@ TEST_F(ReplayTest, FrozenServersAndActorsThatDieHoldUpNobody) {
   for (Process* process : {first.get(), second.get(), a.get(), b.get()}) ExpectEnds(*process, 0);
 }
 
+// It hears of the end when it can, or never.
+TEST_F(ReplayTest, ASilentServerDoesNotHoldUpTheEndOfARun) {
+  const auto a = StartServer("a"), b = StartServer("b");
+  const auto first = StartActor("a"), second = StartActor("b");
+  Process learner(kBinary, LongLearner(Both()));
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  a->Signal(SIGSTOP);
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  learner.Signal(SIGINT);
+  const Json partial = ResultOf(learner.Wait(), 128 + SIGINT);
+  EXPECT_FALSE(Checkpoints(Path("run")).empty());
+  a->Signal(SIGCONT);
+  const std::string steps = std::to_string(partial.value("steps", std::int64_t{0}) + 400'000);
+  Process again(kBinary, {"train", "--resume", Path("run"), "--json", "--steps", steps});
+  ASSERT_TRUE(GoesOn(again)) << again.Err();
+  a->Signal(SIGSTOP);
+  EXPECT_EQ(again.Wait().code, 0);
+  ExpectEnds(*second, 0, "the run is over");
+  ExpectEnds(*b, 0);
+  a->Signal(SIGCONT);
+  EXPECT_FALSE(Said("a", "refused"));
+}
+
 // Servers and actors wait for it; nothing is forgotten.
 TEST_F(ReplayTest, ALearnerThatWasKilledComesBack) {
   const auto a = StartServer("a"), b = StartServer("b");
@@ -184,6 +212,62 @@ TEST_F(ReplayTest, WithoutServersLearnersAndActorsEnd) {
   ExpectEnds(learner, 2, "trireme train --resume");
   ExpectEnds(*actor, 2, "no learner has answered");
   EXPECT_FALSE(Checkpoints(Path("run")).empty());
+}
+
+// Threads of the learner wait for theirs, as other processes do, while the learner goes on with the other server.
+TEST_F(ReplayTest, ActorsOfTheLearnersProcessWaitForAServerThatIsLost) {
+  auto a = StartServer("a"), b = StartServer("b");
+  Process learner(kBinary, Set(LongLearner(Both()) + Args{"--actors", "2"}, {"server_wait_s=1"}));
+  const auto actor_joins = [&](std::size_t times) {
+    return learner.RunsUntil([&] { return Count(ReadText(Path("a.log")), "actor 0 at") >= times; });
+  };
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  ASSERT_TRUE(actor_joins(1)) << learner.Err();
+  a->Signal(SIGSTOP);
+  EXPECT_FALSE(learner.EndsWithin(2)) << "a server that is silent: " << learner.Err();
+  EXPECT_TRUE(GoesOn(learner)) << learner.Err();
+  a->Signal(SIGCONT);
+  EXPECT_TRUE(GoesOn(learner)) << learner.Err();
+  Kill(*a);
+  EXPECT_FALSE(learner.EndsWithin(4)) << "a server that is gone: " << learner.Err();
+  EXPECT_TRUE(GoesOn(learner)) << learner.Err();
+  EXPECT_TRUE(learner.RunsUntil([&] {
+    return learner.Err().find("the replay server at " + Address("a") + " does not answer") !=
+           std::string::npos;
+  })) << learner.Err();
+  a = StartServer("a");
+  ASSERT_TRUE(actor_joins(2)) << learner.Err();
+  ExpectResumes(learner);
+  for (Process* server : {a.get(), b.get()}) ExpectEnds(*server, 0);
+}
+
+// It is the one that has the only actor: nothing comes without it.
+TEST_F(ReplayTest, ALearnerWhoseOnlyActorHasLostItsServerEnds) {
+  auto a = StartServer("a");
+  const auto b = StartServer("b");
+  Process learner(kBinary, Set(LongLearner(Both()) + Args{"--actors", "1"}, {"server_wait_s=1"}));
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  Kill(*a);
+  ExpectEnds(learner, 2, Address("a") + " does not answer");
+}
+
+// How long an actor has not been answered is no time in which its server was lost.
+TEST_F(ReplayTest, ActorsWaitFromWhenTheServerIsLost) {
+  auto a = StartServer("a");
+  const auto b = StartServer("b");
+  const auto actor = StartActor("a", {}, "3"), other = StartActor("b");
+  Process learner(kBinary, LongLearner(Both()));
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  ASSERT_TRUE(actor->RunsUntil([&] { return Said("a", "actor 0 at"); }));
+  a->Signal(SIGSTOP);
+  EXPECT_FALSE(actor->EndsWithin(4)) << "it does not know";
+  Kill(*a);
+  a = StartServer("a");
+  ASSERT_TRUE(
+      actor->RunsUntil([&] { return Count(ReadText(Path("a.log")), "actor 0 at") >= 2; }))
+      << actor->Err();
+  ExpectResumes(learner);
+  for (Process* process : {actor.get(), other.get(), a.get(), b.get()}) ExpectEnds(*process, 0);
 }
 
 TEST_F(ReplayTest, AServerThatRemembersForAnotherRunRefusesIt) {
