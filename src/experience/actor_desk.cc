@@ -19,7 +19,9 @@ using Json = nlohmann::json;
 
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr auto kLookForRoom = std::chrono::milliseconds(1);
-constexpr double kFarewell = 2;       // seconds for actors to hear why their streams close
+// Seconds for actors to hear why their streams close. One that collects hears nothing meanwhile, and may have to read a long
+// policy before that it is over; those who come back need no reason.
+constexpr double kFarewell = 2, kFarewellForGood = 20;
 constexpr double kIntroduction = 60;  // seconds in which a stream must have said hello
 // An actor begins a trajectory with a policy that came with one of the last answers: it waits for all but kWindow of them
 // before it sends, and kWindow more may have been sent since.
@@ -274,7 +276,7 @@ Deadline ActorDesk::OnTime(Deadline now) {
   if (!leaves_) ServeLine();
   waiting |= !line_.empty();
   if (leaves_) {
-    if (leaves_by_s_ == 0) leaves_by_s_ = now_s + kFarewell;
+    if (leaves_by_s_ == 0) leaves_by_s_ = now_s + (over_ ? kFarewellForGood : kFarewell);
     const bool nobody = std::ranges::all_of(peers_, [](const auto& entry) { return entry.second.late; });
     left_ = nobody || now_s > leaves_by_s_;
   }

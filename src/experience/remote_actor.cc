@@ -89,18 +89,23 @@ std::shared_ptr<const PublishedPolicy> RemoteActorEnd::Newest() {
 }
 
 bool RemoteActorEnd::Send(Trajectory& trajectory) {
-  while (state_ == State::kOpen && unanswered_ >= kWindow) {
-    if (!TakeAnswer(/*wait=*/true)) return false;
+  // What has come first: who sends to a learner that has gone does not hear its last words.
+  while (state_ == State::kOpen && TakeAnswer(/*wait=*/unanswered_ >= kWindow)) {
   }
-  if (state_ != State::kOpen) return false;
+  if (state_ != State::kOpen || unanswered_ >= kWindow) return false;
   if (!SendMessage(EncodeTrajectory(trajectory, ++number_, &memory_))) return false;
   ++unanswered_;
-  return true;
+  // The next trajectory may take long, and nothing leaves meanwhile.
+  return Persist([&](Deadline deadline) { return stream_->Flush(deadline); });
 }
 
-// One before may still be on its way, however slow the network is.
 bool RemoteActorEnd::SendMessage(const Outgoing& message) {
-  while (!stream_->Send(message, Clock::now() + kLook)) {
+  return Persist([&](Deadline deadline) { return stream_->Send(message, deadline); });
+}
+
+// What is on its way may take its time, however slow the network is.
+bool RemoteActorEnd::Persist(const std::function<bool(Deadline)>& act) {
+  while (!act(Clock::now() + kLook)) {
     if (stream_->closed()) Lost();
     if (state_ != State::kOpen || place_.stop()) return false;
   }

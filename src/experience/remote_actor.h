@@ -67,6 +67,8 @@ class RemoteActorEnd final : public ActorEnd {
   bool TakeAnswer(bool wait);
   void TakePolicy(Incoming& message, std::uint64_t version);
   bool SendMessage(const Outgoing& message);
+  // Tries with a deadline again and again. False: the stream has ended, or it is to stop.
+  bool Persist(const std::function<bool(Deadline)>& act);
   // What the end of the stream means. Throws Error when the actor is not wanted.
   void Lost();
 

@@ -239,6 +239,33 @@ TEST(ActorDesk, DoesNotWaitForWhoComesWhileItIsInterrupted) {
   EXPECT_TRUE(desk.left());
 }
 
+// Longer than what shared memory or a socket holds.
+TEST(RemoteActor, ALongTrajectoryArrivesWhileItsActorCollectsTheNext) {
+  const ScratchFolder folder;
+  const std::string address = "shm:" + (folder.path() / "learner").string();
+  TrajectoryShape shape = Shape();
+  shape.env.obs.shape = {500'000};
+  MemoryChannel channel(2, [](double waited_s) {
+    if (waited_s > 60) Fail("it does not come");
+  });
+  const auto learner = channel.MakeLearnerEnd();
+  learner->Publish(std::vector<float>(kParams));
+  ActorService service(SharedMemoryStreams().Listen(address, {}),
+                       {.version = "1", .looks = "looks", .shape = shape}, 1, [](const std::string&) {});
+  service.desk().Attach(0, channel, 0, 7);
+  RemoteActorEnd actor({.transport = &SharedMemoryStreams(), .address = address, .version = "1"});
+  ASSERT_TRUE(actor.Join());
+  actor.Ready("looks", kParams);
+  const auto policy = actor.Newest();
+  ASSERT_NE(policy, nullptr);
+  Trajectory trajectory(RowLayout(500'000), 1, shape.steps, shape.envs), taken;
+  trajectory.policy = policy->version;
+  ASSERT_TRUE(actor.Send(trajectory));
+  EXPECT_NO_THROW(learner->Take(taken));
+  EXPECT_EQ(taken.obs.size(), trajectory.obs.size());
+  service.End(true);
+}
+
 // Where the learner is the slowest, who came later has its turn as well.
 TEST(RemoteActor, ComeInTurnsWhenThereIsNoRoom) {
   constexpr int kSenders = 3;

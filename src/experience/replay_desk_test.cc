@@ -126,6 +126,7 @@ class WatchedTransport final : public Transport {
       if (word == ReplayWord::kTurn) notes_.asked += turn.wanted;
       return true;
     }
+    bool Flush(Deadline deadline) override { return to_->Flush(deadline); }
     Incoming* Receive(Deadline deadline) override {
       notes_.waits += deadline > Clock::now();
       return to_->Receive(deadline);

@@ -92,6 +92,17 @@ TEST_P(Contract, MessagesArriveInOrderWithoutWaitingForAnswers) {
   }
 }
 
+// Whoever has flushed may be busy with something else for ever.
+TEST_P(Contract, WhatWasFlushedArrivesWhileNobodyLooksAfterTheStream) {
+  TestServer server(transport(), AnyAddress(), [](ServerTransport&, PeerId, Incoming&) {});
+  const auto stream = transport().Connect(server.address(), {});
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(stream->Send(Message(Pattern(20'000'000, 1)), In(20s))) << stream->why();
+    ASSERT_TRUE(stream->Flush(In(20s))) << stream->why();
+    EXPECT_TRUE(Eventually([&] { return server.messages() == i; }));
+  }
+}
+
 TEST_P(Contract, ManyStreamsKeepApart) {
   EchoServer server(transport(), AnyAddress());
   constexpr int kStreams = 24;

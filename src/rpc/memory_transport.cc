@@ -86,6 +86,7 @@ class MemoryTransport::MemoryStream final : public Stream {
   }
 
   bool Send(Outgoing message, Deadline deadline) override;
+  bool Flush(Deadline deadline) override;
   Incoming* Receive(Deadline deadline) override;
   bool closed() const override { return closed_; }
   std::string why() const override { return why_; }
@@ -188,6 +189,13 @@ bool MemoryTransport::MemoryStream::Send(Outgoing message, Deadline deadline) {
   link_->to_server.Push(std::move(message));
   transport_.changed_.notify_all();
   return true;
+}
+
+// What was sent is on its way at once.
+bool MemoryTransport::MemoryStream::Flush(Deadline deadline) {
+  Lock lock(transport_.mutex_);
+  if (!Open(lock, deadline)) return false;
+  return HasEnded() ? Close(End()) : true;
 }
 
 Incoming* MemoryTransport::MemoryStream::Receive(Deadline deadline) {

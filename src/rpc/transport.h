@@ -62,8 +62,10 @@ class Stream {
 
   // Starts to send and returns; at most one message may be on its way: waits for the one before. False when
   // the stream is closed or the deadline passed. What the system's buffers cannot hold (more than some
-  // hundred kilobytes) leaves while somebody waits in Send or Receive of this stream.
+  // hundred kilobytes) leaves while somebody waits in Send, Flush or Receive of this stream.
   virtual bool Send(Outgoing message, Deadline deadline) = 0;
+  // Waits until what was sent has left, for whoever is going to be busy with something else. False: as Send.
+  virtual bool Flush(Deadline deadline) = 0;
   // The next message, or null when the stream is closed or nothing came until the deadline. `closed()` tells
   // which. A message stays valid until the next Receive.
   virtual Incoming* Receive(Deadline deadline) = 0;

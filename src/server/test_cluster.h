@@ -118,6 +118,7 @@ class Wire::FaultyStream final : public Stream {
     if (wire_.fault()) wire_.network_.memory.Cut(number_);
     return stream_->Send(std::move(message), deadline);
   }
+  bool Flush(Deadline deadline) override { return stream_->Flush(deadline); }
   Incoming* Receive(Deadline deadline) override {
     Incoming* message = stream_->Receive(deadline);
     if (message == nullptr) return nullptr;

@@ -190,17 +190,35 @@ TEST_F(ActorTest, AnEnvironmentThatFailsEndsItsActorsAndNotTheLearner) {
   ExpectEnds(learner, 2, "stopped while it waited for actors");
 }
 
-// What actors send then is refused, and they end; so does the learner, with the reason.
+// Its environments take longer than the rest of the run, so it hears nothing meanwhile. Policies are such as the system holds
+// until it listens again, and such as it does not.
+TEST_F(ActorTest, OneInTheMiddleOfATrajectoryHearsThatTheRunIsOver) {
+  for (const Args& size : {Args{"hidden=[32]", "steps=300000"}, Args{"hidden=[700,700]", "steps=8192"}}) {
+    SCOPED_TRACE(size[0]);
+    Process learner(kBinary, Set(Learner("impala"), Args{"eval_every=0"} + size));
+    const auto slow = StartActor();
+    ASSERT_TRUE(learner.RunsUntil([&] { return MetricLines("run") > 0; })) << learner.Err();
+    slow->Signal(SIGSTOP);
+    const auto other = StartActor();
+    ASSERT_TRUE(learner.RunsUntil([&] { return other->Err().find("joined") != std::string::npos; }));
+    ExpectEnds(*other, 0, "the run is over");
+    learner.EndsWithin(5);  // long policies would be lost now if it did not wait for who has to read them
+    slow->Signal(SIGCONT);
+    ExpectEnds(*slow, 0, "the run is over");
+    EXPECT_EQ(learner.Wait().code, 0);
+    std::filesystem::remove_all(Path("run"));
+  }
+}
+
+// What actors send then is refused, and they end; so does the learner, with the reason. Little waits for it from before.
 TEST_F(ActorTest, ARunThatDivergesEndsItsLearner) {
-  const Args appo = Learner("appo"), impala = Learner("impala", {"--set", "rounds=64"});
-  for (const Args& args : {appo, impala, impala + Args{"--inference", "central"}}) {
-    Process learner(kBinary, Set(args, {"learning_rate=1e30"}));
-    const auto first = StartActor({}, "2"), second = StartActor();
+  const Args impala = Learner("impala");
+  for (const Args& args : {impala, impala + Args{"--inference", "central"}, Learner("appo")}) {
+    Process learner(kBinary, Set(args, {"learning_rate=1e25", "activation=relu", "queue=1"}));
+    const auto actor = StartActor();
     ExpectEnds(learner, 2, "training diverged");
-    for (Process* const actor : {first.get(), second.get()}) {
-      actor->Signal(SIGTERM);  // who has sent nothing since waits for the learner
-      EXPECT_NE(actor->Wait().code, 0);
-    }
+    actor->Signal(SIGTERM);  // one that was not refused waits for the learner
+    EXPECT_NE(actor->Wait().code, 0);
     std::filesystem::remove_all(Path("run"));
   }
 }

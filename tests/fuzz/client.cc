@@ -54,6 +54,7 @@ class HostileTransport::HostileStream final : public Stream {
     std::memcpy(&asked_, message->data(), sizeof asked_);
     return true;
   }
+  bool Flush(Deadline) override { return !closed_; }
   Incoming* Receive(Deadline) override {
     if (closed_) return nullptr;
     Input& in = transport_.in_;

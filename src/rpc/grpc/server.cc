@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 // How often `stop` and the clients that do not take their last messages are looked at.
 constexpr milliseconds kTick{50};
 // For queued messages to leave: when Run ends, when one stream is closed, when the server goes away.
-constexpr milliseconds kDrain{1000}, kCloseGrace{5000}, kFarewell{200};
+constexpr milliseconds kDrain{1000}, kCloseGrace{20'000}, kFarewell{200};
 // Reasons travel in a header of limited size.
 constexpr std::size_t kLongestReason = 4096;
 

@@ -53,12 +53,15 @@ GrpcStream::~GrpcStream() {
   }
 }
 
-bool GrpcStream::Send(Outgoing message, Deadline deadline) {
+bool GrpcStream::Flush(Deadline deadline) {
   if (!Open(deadline) || !Wait(kWrite, deadline)) return false;
-  if (!state_[kWrite].ok) {
-    Close(Why(address_, Finish()));
-    return false;
-  }
+  if (state_[kWrite].ok) return true;
+  Close(Why(address_, Finish()));
+  return false;
+}
+
+bool GrpcStream::Send(Outgoing message, Deadline deadline) {
+  if (!Flush(deadline)) return false;
   if (message->size() > limits_.message) {
     Close(fmt::format("{}: a message of {} bytes is longer than the limit of {}", address_, message->size(),
                       limits_.message));

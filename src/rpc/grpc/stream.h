@@ -27,6 +27,7 @@ class GrpcStream final : public Stream {
   ~GrpcStream() override;
 
   bool Send(Outgoing message, Deadline deadline) override;
+  bool Flush(Deadline deadline) override;
   Incoming* Receive(Deadline deadline) override;
   bool closed() const override { return closed_; }
   std::string why() const override { return why_; }

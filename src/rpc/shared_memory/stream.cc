@@ -62,15 +62,23 @@ SharedMemoryStream::~SharedMemoryStream() {
   }
 }
 
-bool SharedMemoryStream::Send(Outgoing message, Deadline deadline) {
+bool SharedMemoryStream::Flush(Deadline deadline) {
   if (!Open(deadline)) return false;
   try {
     for (;;) {
       writer_.Advance();
       if (lost_ || segment_.head().ended.load() != 0) return Close(End());
-      if (writer_.done()) break;
+      if (writer_.done()) return true;
       if (!Sleep(true, false, deadline)) return false;
     }
+  } catch (const Error& error) {
+    return Close(fmt::format("{}: {}", address_, error.what()));
+  }
+}
+
+bool SharedMemoryStream::Send(Outgoing message, Deadline deadline) {
+  if (!Flush(deadline)) return false;
+  try {
     if (message->size() > limits_.message) {
       return Close(fmt::format("{}: a message of {} bytes is longer than the limit of {}", address_,
                                message->size(), limits_.message));

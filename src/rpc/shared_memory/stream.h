@@ -15,6 +15,7 @@ class SharedMemoryStream final : public Stream {
   ~SharedMemoryStream() override;
 
   bool Send(Outgoing message, Deadline deadline) override;
+  bool Flush(Deadline deadline) override;
   Incoming* Receive(Deadline deadline) override;
   bool closed() const override { return closed_; }
   std::string why() const override { return why_; }
