@@ -30,8 +30,9 @@ std::size_t RingMessageWriter::Needed() const {
 }
 
 void RingMessageWriter::Advance() {
-  while (message_ != nullptr && ring_.Room() >= Needed()) {
-    std::size_t room = ring_.Room();
+  while (message_ != nullptr) {
+    std::size_t room = ring_.Room();  // looked at once: the other end may say something else at any time
+    if (room < Needed()) return;
     const std::uint64_t length = message_->size();
     if (!std::exchange(begun_, true)) {
       ring_.Put(std::as_bytes(std::span(&length, 1)));
