@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -21,8 +22,10 @@ namespace {
 constexpr int kReserved = 16, kFewest = 48;
 // Connections cost memory even when they are idle. Workers have one each, and their processes one more.
 constexpr int kMost = 4096;
-// How long a connection may say nothing; how long a system without descriptors is left alone.
-constexpr std::chrono::milliseconds kSilence{10'000}, kPause{100};
+// How long a connection may say nothing; how long a system without descriptors is left alone; how often connections that
+// have said too little are looked at.
+constexpr std::chrono::milliseconds kSilence{10'000}, kPause{100}, kLookAgain{20};
+constexpr std::size_t kMostPeeked = 64;
 
 // As many descriptors as the system lets the process have.
 int HighestDescriptor() {
@@ -54,8 +57,10 @@ Acceptor::~Acceptor() {
   RemoveSocket(address_);
 }
 
-void Acceptor::Start(std::function<void(int fd)> hand_over) {
+void Acceptor::Start(std::function<void(int fd)> hand_over, std::size_t fewest) {
+  TRIREME_CHECK(fewest > 0 && fewest <= kMostPeeked);
   hand_over_ = std::move(hand_over);
+  fewest_ = fewest;
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -81,17 +86,22 @@ bool Acceptor::HandleEvents() {
     ready.push_back({listening ? listener.get() : -1, POLLIN, 0});
   }
   const std::size_t heard = ready.size();
-  for (const Silent& silent : silent_) ready.push_back({silent.connection.get(), POLLIN, 0});
+  bool some_have_begun = false;
+  for (const Silent& silent : silent_) {
+    ready.push_back({silent.has_begun ? -1 : silent.connection.get(), POLLIN, 0});
+    some_have_begun |= silent.has_begun;
+  }
 
   Deadline until = listening ? Deadline::max() : resume_;
+  if (some_have_begun) until = std::min(until, now + kLookAgain);
   if (!silent_.empty()) until = std::min(until, silent_.front().since + kSilence);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
-  if (poll(ready.data(), ready.size(), until == Deadline::max() ? -1 : static_cast<int>(wait)) <= 0)
-    return true;
+  if (poll(ready.data(), ready.size(), until == Deadline::max() ? -1 : static_cast<int>(wait)) < 0) return true;
   if (ready[0].revents != 0) return false;
 
   for (std::size_t i = heard; i < ready.size(); ++i) {
-    if (ready[i].revents != 0) OnHeard(silent_[i - heard]);
+    Silent& silent = silent_[i - heard];
+    if (ready[i].revents != 0 || silent.has_begun) OnHeard(silent);
   }
   std::erase_if(silent_, [](const Silent& silent) { return silent.connection.get() < 0; });
   for (std::size_t i = 0; i < listeners_.size(); ++i) {
@@ -125,13 +135,15 @@ Descriptor Acceptor::MakeRoomFor(Descriptor connection) {
 }
 
 void Acceptor::OnHeard(Silent& silent) {
-  char byte = 0;
-  const ssize_t got = recv(silent.connection.get(), &byte, 1, MSG_PEEK);
+  std::array<char, kMostPeeked> bytes;
+  const ssize_t got = recv(silent.connection.get(), bytes.data(), fewest_, MSG_PEEK);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got > 0) {
-    hand_over_(silent.connection.Release());
-  } else {
+  if (got <= 0) {
     silent.connection = Descriptor();
+  } else if (static_cast<std::size_t>(got) < fewest_) {
+    silent.has_begun = true;
+  } else {
+    hand_over_(silent.connection.Release());
   }
 }
 

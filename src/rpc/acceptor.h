@@ -3,12 +3,13 @@
 // gRPC's own listener never accepts again once it found no descriptor for a connection. This one
 // - keeps some descriptors free for files: a connection for which there is none above that is closed, unless one
 //   that has said nothing yet can be closed instead, the oldest first;
-// - keeps connections that have said nothing, and closes them after ten seconds;
+// - keeps connections that have said nothing, or less than a client begins with, and closes them after ten seconds;
 // - goes on by itself when the system had no descriptors or no memory for a while.
 //
 // Has a thread of its own. Thread safety: Start once, then only the destructor.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <string>
@@ -28,14 +29,14 @@ class Acceptor {
   ~Acceptor();
 
   const std::string& address() const { return address_; }
-  // From now on `hand_over` is called, from another thread, with every connection that has something to say,
-  // and owns it.
-  void Start(std::function<void(int fd)> hand_over);
+  // From now on `hand_over` is called, from another thread, with every connection that has said `fewest` bytes, and owns it.
+  void Start(std::function<void(int fd)> hand_over, std::size_t fewest = 1);
 
  private:
   struct Silent {
     Descriptor connection;
     Deadline since;
+    bool has_begun = false;  // and said too little: it is looked at now and then
   };
 
   void Run();
@@ -53,6 +54,7 @@ class Acceptor {
   Descriptor wake_;
   std::vector<Descriptor> listeners_;
   std::function<void(int)> hand_over_;
+  std::size_t fewest_ = 1;
   std::deque<Silent> silent_;          // oldest first; the thread's, as is
   Deadline resume_ = Deadline::min();  // until when nothing is accepted
   std::thread thread_;

@@ -26,12 +26,11 @@ class AcceptorTest : public testing::Test {
     });
   }
   std::string Path() const { return folder_.path() + "/socket"; }
-  Descriptor Connect() const {
-    sockaddr_un to{};
-    to.sun_family = AF_UNIX;
-    Path().copy(to.sun_path, sizeof(to.sun_path) - 1);
+  Descriptor Connect() const { return ConnectTo(Path()); }
+  static Descriptor ConnectTo(const std::string& path) {
+    const sockaddr_un to = UnixName(path);
     Descriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    EXPECT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
     return client;
   }
   static void Say(const Descriptor& client, char word) {
@@ -56,6 +55,27 @@ TEST_F(AcceptorTest, HandsOverWhoHasSomethingToSayAndKeepsTheOthers) {
   EXPECT_TRUE(Eventually([&] { return handed_ == 3; }));
   Say(silent, '4');  // at last
   EXPECT_TRUE(Eventually([&] { return handed_ == 7; }));
+}
+
+// They wait for the rest, as those do who have said nothing; nobody else does.
+TEST_F(AcceptorTest, WhoHasSaidTooLittleIsNotHandedOver) {
+  const std::string path = folder_.path() + "/other";
+  std::atomic<int> handed = 0;
+  Acceptor acceptor("unix:" + path);
+  acceptor.Start(
+      [&](int fd) {
+        ::close(fd);
+        ++handed;
+      },
+      /*fewest=*/3);
+  const Descriptor little = ConnectTo(path), gone = ConnectTo(path), much = ConnectTo(path);
+  for (int i = 0; i < 2; ++i) Say(little, '1');
+  Say(gone, '1');
+  shutdown(gone.get(), SHUT_RDWR);
+  for (int i = 0; i < 3; ++i) Say(much, '1');
+  EXPECT_TRUE(Eventually([&] { return handed == 1; }));
+  Say(little, '1');
+  EXPECT_TRUE(Eventually([&] { return handed == 2; }));
 }
 
 TEST_F(AcceptorTest, WhoLeavesWithoutAWordTakesNoDescriptorAndIsNotHandedOver) {

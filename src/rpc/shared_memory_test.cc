@@ -322,6 +322,24 @@ TEST_F(SharedMemoryTest, StrangersAreDisconnectedAndOthersAreServed) {
   EXPECT_EQ(server.opened(), 1) << "the handler must not hear of strangers";
 }
 
+// More than the server has descriptors for, if it kept them all.
+TEST_F(SharedMemoryTest, ThousandsWhoBeginToSayHelloKeepNobodyOut) {
+  EchoServer server(SharedMemoryStreams(), Address());
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);  // as the server has raised it
+  const auto count = std::min<std::size_t>(limit.rlim_cur, 4096) * 5 / 8;
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (std::size_t i = 0; i < count; ++i) {
+    strangers.push_back(std::make_unique<RawClient>(Address()));
+    strangers.back()->Say("t");
+  }
+  EXPECT_EQ(Talk(Address(), 5s), "echo");
+  EXPECT_EQ(strangers.front()->End(), "") << "the oldest have made way";
+  strangers.back()->Say(std::string(kHello).substr(1));
+  strangers.back()->Say("\n");
+  EXPECT_TRUE(Eventually([&] { return server.opened() == 2; })) << "the last may go on";
+}
+
 TEST_F(SharedMemoryTest, WhatIsNoServerOfItsKindIsSaidToBeNone) {
   const std::string path = folder.path() + "/socket";
   const Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

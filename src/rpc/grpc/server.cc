@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{50};
 // For queued messages to leave: when Run ends, when one stream is closed, when the server goes away.
 constexpr milliseconds kDrain{1000}, kCloseGrace{20'000}, kFarewell{200};
+// Bytes that every client of HTTP/2 begins with; one of TLS says more.
+constexpr std::size_t kPreface = 24;
 // Reasons travel in a header of limited size.
 constexpr std::size_t kLongestReason = 4096;
 
@@ -75,11 +77,12 @@ GrpcServer::GrpcServer(const std::string& address, const Security& security, con
     queue_->Shutdown();
     Fail("cannot listen on {}: gRPC does not start", address);
   }
-  acceptor_->Start([this](int fd) {
+  const auto hand_over = [this](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
     connections_->HandleNewConnection(&connection);
-  });
+  };
+  acceptor_->Start(hand_over, kPreface);
   Accept();
 }
 

@@ -26,6 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{50};
 // For saying hello; for queued messages to leave: when Run ends, when one stream is closed.
 constexpr milliseconds kIntroduction{10'000}, kDrain{1000}, kCloseGrace{5000};
+// Who have begun to say hello, at a time.
+constexpr std::size_t kMostStrangers = 64;
 // Messages of one client before others have their turn.
 constexpr int kBurst = 16;
 
@@ -197,16 +199,24 @@ void SharedMemoryServer::TakeNewcomers() {
     newcomers.swap(newcomers_);
   }
   for (Descriptor& socket : newcomers) {
-    const PeerId number = next_peer_++;
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
-    if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) continue;
-    auto peer = std::make_unique<Peer>();
-    peer->number = number;
-    peer->socket = std::move(socket);
-    peer->overdue = Clock::now() + kIntroduction;
-    peer->limit = limits_.first;
-    peers_[number] = std::move(peer);
+    TakeIn(std::move(socket));
+    if (strangers_.size() > kMostStrangers) End(*peers_.at(*strangers_.begin()));
   }
+}
+
+// Most have said all of their hello before they come here.
+void SharedMemoryServer::TakeIn(Descriptor socket) {
+  const PeerId number = next_peer_++;
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) return;
+  auto peer = std::make_unique<Peer>();
+  peer->number = number;
+  peer->socket = std::move(socket);
+  peer->overdue = Clock::now() + kIntroduction;
+  peer->limit = limits_.first;
+  Peer& newcomer = *(peers_[number] = std::move(peer));
+  strangers_.insert(number);
+  ReadHello(newcomer);
 }
 
 void SharedMemoryServer::OnSocket(Peer& peer) {
@@ -258,6 +268,7 @@ void SharedMemoryServer::LetIn(Peer& peer) {
   peer.writer = RingMessageWriter(RingWriter(head.to_client, peer.segment.to_client(), socket));
   peer.hello = {};
   peer.let_in = peer.open = true;
+  strangers_.erase(peer.number);
   handler_->OnOpen(peer.number, ProcessAt(socket));
   Activate(peer);
 }
@@ -345,6 +356,7 @@ void SharedMemoryServer::End(Peer& peer) {
   if (peer.let_in) peer.segment.head().ended.store(1);
   const PeerId number = peer.number;
   const bool known = peer.open;
+  strangers_.erase(number);
   peers_.erase(number);
   if (known && handler_ != nullptr) handler_->OnClose(number);
 }

@@ -3,6 +3,8 @@
 // It waits for sockets (epoll). A client whose rings are not idle is active: it is looked at again and again, without a system
 // call, until there is nothing to read and nothing to write for it; then both ends know that it sleeps (ring.h).
 //
+// Who has not said all of its hello yet is a stranger. There are few of them at a time: another one takes the place of the oldest.
+//
 // A client is served a few messages at a time, and is told nothing about others: its segment is its own. What it writes there
 // is checked when it is read, and read once.
 #pragma once
@@ -10,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +42,7 @@ class SharedMemoryServer final : public ServerTransport {
   // Waits for something to happen, but not longer than until then, and handles it.
   void Turn(Deadline until);
   void TakeNewcomers();
+  void TakeIn(Descriptor socket);
   void OnSocket(Peer& peer);
   void ReadHello(Peer& peer);
   void LetIn(Peer& peer);
@@ -63,6 +67,7 @@ class SharedMemoryServer final : public ServerTransport {
   Handler* handler_ = nullptr;  // while Run runs
   PeerId next_peer_ = 1;
   std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
+  std::set<PeerId> strangers_;  // of these, who have not been let in: the oldest first
   std::vector<PeerId> active_;
   std::unique_ptr<Acceptor> acceptor_;  // ends first
 };
