@@ -169,6 +169,15 @@ std::vector<Descriptor> ListenAt(std::string& address) {
   return listeners;
 }
 
+std::string StrangerAt(const Descriptor& connection) {
+  ucred who{};
+  socklen_t size = sizeof(who);
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return ErrnoText(errno);
+  if (who.uid == 0 || who.uid == geteuid()) return "";
+  return fmt::format(
+      "user {} listens there, and is not given your token: put the socket into a folder of your own", who.uid);
+}
+
 void RemoveSocket(const std::string& address) {
   if (const std::optional<std::string> path = SocketPath(address)) unlink(path->c_str());
 }

@@ -41,6 +41,10 @@ class Descriptor {
 // Throws Error: "cannot listen on ...".
 std::vector<Descriptor> ListenAt(std::string& address);
 
+// Who listens at a Unix socket to which `connection` leads, if it is neither this user nor root: anybody may listen where
+// everybody may write, and a secret is for one's own. Empty: it is one of these; else what to say about it.
+std::string StrangerAt(const Descriptor& connection);
+
 // Removes the socket of a Unix address that is not listened on any more.
 void RemoveSocket(const std::string& address);
 

@@ -225,6 +225,19 @@ TEST_F(GrpcTest, ASocketIsRemovedAtTheEndAndOtherFilesNever) {
   EXPECT_EQ(ReadFile(path), "precious");
 }
 
+TEST_F(GrpcTest, AServerOfAnotherUserIsNotGivenTheToken) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  const TempFolder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  ASSERT_EQ(seteuid(65534), 0);
+  const EchoServer server(Grpc(), "unix:" + folder.path() + "/socket", {.token = "sesame"});
+  ASSERT_EQ(seteuid(0), 0);
+  const auto stream = Grpc().Connect(server.address(), {.token = "sesame"});
+  EXPECT_FALSE(stream->Send(Message(Pattern(10, 1)), In(20s)));
+  EXPECT_NE(stream->why().find("user 65534 listens there, and is not given your token"), std::string::npos)
+      << stream->why();
+}
+
 TEST_F(GrpcTest, AStaleSocketIsReplaced) {
   const std::string path = folder.path() + "/socket";
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);

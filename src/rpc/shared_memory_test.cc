@@ -322,6 +322,20 @@ TEST_F(SharedMemoryTest, StrangersAreDisconnectedAndOthersAreServed) {
   EXPECT_EQ(server.opened(), 1) << "the handler must not hear of strangers";
 }
 
+// Whoever has put a socket where one's own server was to be.
+TEST_F(SharedMemoryTest, AServerOfAnotherUserIsNotGivenTheToken) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  ASSERT_EQ(seteuid(65534), 0);
+  const EchoServer server(SharedMemoryStreams(), Address());
+  ASSERT_EQ(seteuid(0), 0);
+  const auto stream = SharedMemoryStreams().Connect(Address(), {.token = "sesame"});
+  EXPECT_FALSE(stream->Send(Message(Pattern(10, 1)), In(20s)));
+  EXPECT_NE(stream->why().find("user 65534 listens there, and is not given your token"), std::string::npos)
+      << stream->why();
+  EXPECT_EQ(Talk(Address()), "echo") << "where there is no secret to keep";
+}
+
 // More than the server has descriptors for, if it kept them all.
 TEST_F(SharedMemoryTest, ThousandsWhoBeginToSayHelloKeepNobodyOut) {
   EchoServer server(SharedMemoryStreams(), Address());

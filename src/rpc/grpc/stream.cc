@@ -1,8 +1,11 @@
 #include "trireme/rpc/grpc/stream.h"
 
 #include <grpcpp/create_channel.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -16,6 +19,8 @@ namespace {
 
 // What a closing stream allows the server for taking what is on its way.
 constexpr std::chrono::milliseconds kFarewell{200};
+// Between attempts to find a server at a Unix socket.
+constexpr std::chrono::milliseconds kPause{20};
 // What a failed call allows for telling why. The answer is normally there already.
 constexpr std::chrono::milliseconds kExplanation{500};
 
@@ -93,6 +98,7 @@ Incoming* GrpcStream::Receive(Deadline deadline) {
 
 bool GrpcStream::Open(Deadline deadline) {
   if (open_ || closed_) return !closed_;
+  if (!MayTrust(deadline)) return false;
   std::string why = fmt::format("{}: no answer", address_);
   do {
     if (!call_) {
@@ -116,6 +122,25 @@ bool GrpcStream::Open(Deadline deadline) {
   } while (Clock::now() < deadline);
   Close(why);
   return false;
+}
+
+bool GrpcStream::MayTrust(Deadline deadline) {
+  constexpr std::string_view kUnix = "unix:";
+  if (trusted_ || token_.empty() || !address_.starts_with(kUnix)) return true;
+  const sockaddr_un name = UnixName(address_.substr(kUnix.size()));
+  for (;;) {
+    const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const bool somebody =
+        connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+    const std::string why = somebody ? StrangerAt(probe) : ErrnoText(errno);
+    trusted_ = somebody && why.empty();
+    if (trusted_) return true;
+    if (somebody || Clock::now() >= deadline) {
+      Close(fmt::format("{}: {}", address_, why));
+      return false;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void* GrpcStream::Begin(Operation operation) {

@@ -42,6 +42,8 @@ class GrpcStream final : public Stream {
 
   // Connects and starts the call if that has not been done; tries again until the deadline.
   bool Open(Deadline deadline);
+  // Whether whoever listens at a Unix socket may be given the token; waits until somebody does.
+  bool MayTrust(Deadline deadline);
   void* Begin(Operation operation);
   // Until `operation` is not under way any more. False: the deadline came first.
   bool Wait(Operation operation, Deadline deadline);
@@ -65,6 +67,7 @@ class GrpcStream final : public Stream {
   PieceReader incoming_;
   PieceWriter leaving_;   // the message that is being written
   bool arrived_ = false;  // a piece that nobody has taken is in buffer_
+  bool trusted_ = false;  // see MayTrust
   bool open_ = false;     // the call has reached a server
   bool closed_ = false;
   std::string why_;

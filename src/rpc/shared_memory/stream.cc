@@ -127,6 +127,10 @@ std::string SharedMemoryStream::TryToOpen(Deadline deadline) {
       connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
     return errno == EAGAIN ? "no answer" : ErrnoText(errno);
   }
+  if (const std::string stranger = token_.empty() ? "" : StrangerAt(socket_); !stranger.empty()) {
+    Close(fmt::format("{}: {}", address_, stranger));
+    return "";
+  }
   const std::string hello = fmt::format("{}{}\n", kHello, token_);
   (void)send(socket_.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   do {
