@@ -109,7 +109,8 @@ struct Case {
 };
 
 ReplayRun RunOf(const Case& what) {
-  return {.looks = "bench",
+  return {.id = "run",
+          .looks = "bench",
           .shape = what.shape,
           .rules = {.capacity = what.capacity, .n_step = 3},
           .rate = {.draws_per_insert = 1, .least = 1, .slack = 1e15},

@@ -122,6 +122,9 @@ void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
     const std::string version = said.at("hello");
     if (version != terms_.version)
       Fail("the learner runs trireme {}, and the actor {}: use the same", terms_.version, Printable(version));
+    const std::string run = said.value("run", terms_.run);
+    if (run != terms_.run)
+      Fail("the actor collects for run {}, and here is run {}", Printable(run), terms_.run);
     const auto learner =
         std::ranges::find_if(learners_, [](const Learner& each) { return each.channel != nullptr; });
     if (learner == learners_.end())
@@ -134,10 +137,10 @@ void ActorDesk::Greet(PeerId id, Peer& peer, const std::string& text) {
                all = static_cast<std::uint64_t>(terms_.learners);
     peer.seed = learner->seed;
     peer.index = static_cast<int>((own + joined_++ * all + learner->rank) % most);
-    transport_.Send(
-        id, TextMessage(Json{
-                {"welcome", terms_.settings}, {"seed", std::to_string(learner->seed)}, {"index", peer.index}}
-                            .dump(-1, ' ', false, Json::error_handler_t::replace)));
+    Json welcome{
+        {"welcome", terms_.settings}, {"seed", std::to_string(learner->seed)}, {"index", peer.index}};
+    if (!terms_.run.empty()) welcome["run"] = terms_.run;
+    transport_.Send(id, TextMessage(welcome.dump(-1, ' ', false, Json::error_handler_t::replace)));
     return;
   }
   CheckLooks(said.at("ready"));

@@ -2,7 +2,8 @@
 //
 // An actor has a stream of its own, and speaks first:
 //
-//   {"hello": version}       {"welcome": settings of the run, TOML; "seed": ..., "index": ...}: as whom it collects
+//   {"hello": version}       {"welcome": settings of the run, TOML; "seed": ..., "index": ...}: as whom it collects. Where runs have
+//                            names (Terms::run), also "run"; an actor that collects for one says it with its hello
 //   {"ready": looks}         a policy, when there is one. `looks`: what environment and network are there, which must be those here
 //   a trajectory             a policy, once the trajectory is on its way to a learner
 //   a request for choices    these, with central inference (Terms::inference). Policies then say that there is one, and no more
@@ -46,6 +47,7 @@ class ActorDesk final : public ServerTransport::Handler {
  public:
   struct Terms {
     std::string version = {};   // of the program
+    std::string run = {};       // its name, where actors might come from another one
     std::string settings = {};  // of the run
     std::string looks = {};
     TrajectoryShape shape = {};

@@ -30,7 +30,8 @@ constexpr std::string_view kTokenRefused = "refused the token";
 
 }  // namespace
 
-RemoteActorEnd::RemoteActorEnd(LearnerPlace place) : place_(std::move(place)), heard_s_(MonotonicSeconds()) {}
+RemoteActorEnd::RemoteActorEnd(LearnerPlace place)
+    : place_(std::move(place)), run_(place_.run), heard_s_(MonotonicSeconds()) {}
 
 std::optional<RemoteActorEnd::Welcome> RemoteActorEnd::Join() {
   for (;;) {
@@ -57,8 +58,9 @@ bool RemoteActorEnd::Greet(Welcome& welcome) {
   welcome_ = false;
   policy_.reset();
   number_ = unanswered_ = params_ = 0;
-  const auto hello = TextMessage(Json{{"hello", place_.version}}.dump());
-  if (!stream_->Send(hello, Clock::now() + 1s)) {
+  Json hello{{"hello", place_.version}};
+  if (!run_.empty()) hello["run"] = run_;
+  if (!stream_->Send(TextMessage(hello.dump()), Clock::now() + 1s)) {
     Lost();
     return false;
   }
@@ -69,6 +71,7 @@ bool RemoteActorEnd::Greet(Welcome& welcome) {
     welcome.settings = said.at("welcome");
     welcome.index = said.at("index");
     welcome.seed = std::stoull(said.at("seed").get<std::string>());
+    run_ = said.value("run", run_);
   } catch (const std::exception&) {
     Fail("what answers at {} is no learner", place_.address);
   }

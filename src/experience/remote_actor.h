@@ -29,6 +29,7 @@ struct LearnerPlace {
   std::string address = {};
   Security security = {};
   std::string version = {};  // of the program
+  std::string run = {};      // for which it collects; empty: the one that it finds there, and then no other
   double wait_s = 60;        // for a learner that cannot be reached, from when it was lost
   std::function<bool()> stop = [] { return false; };
 };
@@ -75,6 +76,7 @@ class RemoteActorEnd final : public ActorEnd {
   const LearnerPlace place_;
   std::unique_ptr<Stream> stream_;
   State state_ = State::kLost;
+  std::string run_;       // for which it collects
   std::string said_;      // the last reason
   bool welcome_ = false;  // on this stream
   double heard_s_ = 0;    // when the learner was there last: it has said something, or the stream on which we were welcome was lost

@@ -59,31 +59,48 @@ class ReplayDesk::Memory final : public TrajectorySink {
         part(run.rules, run.shape.env, run.shape.envs),
         desk(transport,
              {.version = options.version,
+              .run = run.id,
               .settings = run.settings,
               .looks = run.looks,
               .shape = run.shape,
               .learners = static_cast<int>(run.servers)},
              1, options.say),
         folder_(folder),
+        say_(options.say),
         record_size_(ReplayBuffer::RecordSize(RowLayout(run.shape.env), run.shape.env.action.size())) {
+    ReplayFolder::Counted counted;
     if (folder_ != nullptr && found) {
       const ReplayFolder::Found there = folder_->Restore(part, run.rules.capacity, record_size_);
       options.say(fmt::format(
           "found {} transitions in {}{}", there.there, options.folder.string(),
           there.lost == 0 ? "" : fmt::format("; {} were torn or damaged and are left out", there.lost)));
+      if (there.inserted > 0) counted = there.counted;
+      ended = folder_->ended();
     } else if (folder_ != nullptr) {
       folder_->Create(run.Encode(), run.rules.capacity, record_size_);
     }
-    limiter.emplace(run.rate, part.inserted());
+    limiter.emplace(run.rate, counted.inserted, counted.drift);
+    limiter->Inserted(part.inserted() - std::min(counted.inserted, part.inserted()));
     Attach();
   }
 
   // The run goes on, with settings that may differ in what is no part of its identity.
   void GoOn(const ReplayRun& now) {
     run = now;
-    limiter.emplace(run.rate, part.inserted());
+    limiter.emplace(run.rate, part.inserted(), limiter->drift());
+    if (ended && folder_ != nullptr) folder_->SetEnded(false);
+    ended = false;
     desk.SetSettings(run.settings);
     Attach();
+  }
+
+  // The run is over.
+  void End() {
+    try {
+      if (folder_ != nullptr) folder_->SetEnded(true);
+    } catch (const Error& error) {
+      say_(fmt::format("another run will be refused, as if this one had not ended: {}", error.what()));
+    }
   }
 
   bool Offer(Trajectory& trajectory) override {
@@ -92,6 +109,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
     part.Insert(trajectory);
     limiter->Inserted(samples);
     if (folder_ != nullptr) folder_->WriteInserted(part);
+    KeepCounted();
     episodes += trajectory.episodes;
     lag.Add(policy->version - trajectory.policy);
     return true;
@@ -132,6 +150,7 @@ class ReplayDesk::Memory final : public TrajectorySink {
       std::ranges::fill(message.Room<float>(DrawPadding(run.part, record_size_)), 0.0f);
     }
     limiter->Drawn(draws * run.part);
+    KeepCounted();
     return message.Done();
   }
 
@@ -141,12 +160,17 @@ class ReplayDesk::Memory final : public TrajectorySink {
   std::shared_ptr<const PublishedPolicy> policy;
   EpisodeTotals episodes;  // that nobody has been told of, as the next
   Staleness lag;
+  bool ended = false;  // the run has, and only what it left is here
   ActorDesk desk;
 
  private:
+  void KeepCounted() {
+    if (folder_ != nullptr) folder_->WriteCounted({part.inserted(), limiter->drift()});
+  }
   void Attach() { desk.Attach(0, *this, static_cast<int>(run.server), SeedAfter(run.seed, part.inserted())); }
 
   ReplayFolder* const folder_;
+  const std::function<void(const std::string&)> say_;
   const std::size_t record_size_;
   MessageMemory memory_;  // of draws
 };
@@ -155,6 +179,10 @@ ReplayDesk::ReplayDesk(ServerTransport& transport, Options options)
     : transport_(transport), options_(std::move(options)) {
   if (options_.folder.empty()) return;
   folder_.emplace(options_.folder);
+  Find();
+}
+
+void ReplayDesk::Find() {
   const std::optional<std::string> description = folder_->Description();
   if (description) {
     memory_ =
@@ -224,14 +252,14 @@ void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
     Fail("a trajectory or a draw would be longer than a message may be, {} bytes",
          transport_.limits().message);
   const bool alone = std::ranges::none_of(peers_, [](const auto& each) { return each.second.joined; });
+  if (memory_ != nullptr && memory_->ended && run.id != memory_->run.id) {
+    options_.say(fmt::format("what run {} has left, which has ended, gives way to run {}",
+                             Printable(memory_->run.id), Printable(run.id)));
+    memory_ = nullptr;
+  }
+  if (memory_ != nullptr) CheckRun(run);
   if (memory_ == nullptr) {
     Begin(run);
-  } else if (run.Identity() != memory_->run.Identity()) {
-    Fail(
-        "this replay server remembers for another run: {}. The learner has: {}. Use another --dir, or start "
-        "the "
-        "server anew",
-        Printable(memory_->run.Identity()), Printable(run.Identity()));
   } else if (alone) {
     memory_->GoOn(run);
   } else if (run.part != memory_->run.part) {
@@ -245,12 +273,39 @@ void ReplayDesk::Join(PeerId id, Peer& peer, Incoming& message) {
       id, TextMessage(Json{{"welcome", options_.version}, {"inserted", memory_->part.inserted()}}.dump()));
 }
 
+void ReplayDesk::CheckRun(const ReplayRun& run) const {
+  const ReplayRun& ours = memory_->run;
+  if (run.id != ours.id) {
+    Fail(
+        "this replay server remembers for another run, {}, which has not ended: {}. The learner's, {}, has: "
+        "{}. Go on with that one (trireme train --resume), use another --dir, or start the server anew",
+        Printable(ours.id), Printable(ours.Identity()), Printable(run.id), Printable(run.Identity()));
+  }
+  if (run.servers != ours.servers) {
+    Fail(
+        "this run has begun with {} replay server{}, and the learner now has {}: how many there are is part "
+        "of a run. Go on with as many (with a job script, on as many nodes), or remove their folders, and "
+        "with them what is remembered",
+        ours.servers, ours.servers == 1 ? "" : "s", run.servers);
+  }
+  if (run.Identity() != ours.Identity()) {
+    Fail(
+        "this replay server remembers for this run as it was before: {}. The learner now has: {}. Go on "
+        "with what it had, or remove the folder (--dir), and with it what is remembered",
+        Printable(ours.Identity()), Printable(run.Identity()));
+  }
+}
+
 void ReplayDesk::Begin(const ReplayRun& run) {
   try {
     memory_ = std::make_unique<Memory>(transport_, options_, run, folder_ ? &*folder_ : nullptr, false);
   } catch (const std::bad_alloc&) {
+    if (folder_) Find();  // what was there is there still
     Fail("there is no memory for {} transitions, {} MiB: use more servers, or a smaller replay",
          run.rules.capacity, ReplayPart::Bytes(run.rules, run.shape.env) >> 20);
+  } catch (const Error&) {
+    if (folder_) Find();
+    throw;
   }
 }
 
@@ -274,6 +329,7 @@ void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
       break;
     case ReplayWord::kOver:
       over_ = true;
+      memory_->End();
       break;
     default:
       Fail("a message that means nothing");

@@ -1,8 +1,8 @@
 // A replay server: remembers what actors collect, for learners elsewhere who draw from it (replay_message.h). Actors speak to it as
 // to a learner (actor_desk.h).
 //
-// The first learner says what is to be remembered; others, and those that come back, must agree. Actors that come before
-// wait. Each draw and each insert waits until the rate limiter allows it: actors that are ahead are answered later, and so are
+// The first learner says what is to be remembered, for which run; others, and those that come back, must agree. Another run
+// is refused, unless that one has ended: then what it left gives way. Actors that come before a learner wait. Each draw and each insert waits until the rate limiter allows it: actors that are ahead are answered later, and so are
 // learners.
 //
 // With a folder everything that was taken from an actor is found again by the next server there, however this one ended
@@ -65,8 +65,12 @@ class ReplayDesk final : public ServerTransport::Handler {
     std::deque<ReplayTurn> waiting = {};  // turns with those that it waits for
   };
 
+  // What is in the folder.
+  void Find();
   void Introduce(PeerId id, Peer& peer, Incoming& message);
   void Join(PeerId id, Peer& peer, Incoming& message);
+  // Throws Error unless the run is the one that is remembered for.
+  void CheckRun(const ReplayRun& run) const;
   // Throws Error when there is no room for it.
   void Begin(const ReplayRun& run);
   void Hear(PeerId id, Peer& peer, Incoming& message);

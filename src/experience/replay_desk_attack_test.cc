@@ -33,7 +33,8 @@ ReplayRun RunOf() {
   env.name = "Test-v0";
   env.obs.shape = {3};
   env.action = ActionSpace::Discrete(2);
-  return {.looks = "looks",
+  return {.id = "run",
+          .looks = "looks",
           .shape = {env, kSteps, kEnvs},
           .rules = {.capacity = 64, .n_step = 1, .gamma = 0.5, .alpha = 1, .epsilon = 0.1},
           .rate = {.draws_per_insert = 1, .least = 8, .slack = 1e9},
@@ -180,6 +181,8 @@ TEST_F(ReplayAttack, RunsThatMakeNoSenseAreRefused) {
   const double nan = std::numeric_limits<double>::quiet_NaN(),
                endless = std::numeric_limits<double>::infinity();
   const std::vector<Change> changes = {
+      [](ReplayRun& run) { run.id = ""; },
+      [](ReplayRun& run) { run.id.assign(201, 'x'); },
       [](ReplayRun& run) { run.rules.capacity = 0; },
       [](ReplayRun& run) { run.rules.capacity = std::uint64_t{1} << 40; },
       [](ReplayRun& run) { run.rules.n_step = 0; },
@@ -233,12 +236,32 @@ TEST_F(ReplayAttack, AnotherRunIsRefusedWithTheDifference) {
                                Change([](ReplayRun& run) { run.rules.capacity = 65; }),
                                Change([](ReplayRun& run) { run.params = 4; }),
                                Change([](ReplayRun& run) { run.rules.gamma = 0.25; }),
-                               Change([](ReplayRun& run) { run.rules.n_step = 2; }),
-                               Change([](ReplayRun& run) { run.servers = 2; })}) {
+                               Change([](ReplayRun& run) { run.rules.n_step = 2; })}) {
     ReplayRun run = RunOf();
     change(run);
-    ExpectClosed(*Learn(run), "replay: this replay server remembers for another run: " + RunOf().Identity());
+    ExpectClosed(*Learn(run), "replay: this replay server remembers for this run as it was before: " +
+                                  RunOf().Identity() + ". The learner now has: " + run.Identity());
   }
+  ReplayRun other = RunOf();
+  other.id = "other";
+  ExpectClosed(*Learn(other), "replay: this replay server remembers for another run, run, which has not ended: ");
+  ReplayRun wider = RunOf();
+  wider.servers = 2;
+  wider.rules.capacity = 32;
+  ExpectClosed(*Learn(wider), "replay: this run has begun with 1 replay server, and the learner now has 2");
+  ExpectGoesOn();
+}
+
+TEST_F(ReplayAttack, ActorsOfAnotherRunAreRefused) {
+  const auto actor = Connect();
+  Tell(*actor, {Text({{"hello", "1"}, {"run", "other"}})});
+  ExpectClosed(*actor, "the actor collects for run other, and here is run run");
+  const auto broken = Connect();
+  Tell(*broken, {Text({{"hello", "1"}, {"run", 7}})});
+  ExpectClosed(*broken, "this is nothing that an actor says");
+  const auto ours = Connect();
+  Tell(*ours, {Text({{"hello", "1"}, {"run", "run"}})});
+  ASSERT_NE(Hear(*ours), nullptr) << ours->why();
   ExpectGoesOn();
 }
 

@@ -46,7 +46,8 @@ ReplayRun RunOf(double draws_per_insert = 1, double least = 16, double slack = 1
   env.name = "Test-v0";
   env.obs.shape = {3};
   env.action = ActionSpace::Discrete(2);
-  return {.looks = "looks",
+  return {.id = "run",
+          .looks = "looks",
           .shape = {env, kSteps, kEnvs},
           .rules = {.capacity = 64, .n_step = 1, .gamma = 0.5, .alpha = 1, .epsilon = 0.1},
           .rate = {.draws_per_insert = draws_per_insert, .least = least, .slack = slack},

@@ -14,12 +14,14 @@
 namespace trireme {
 namespace {
 
+constexpr std::size_t kLongestId = 200;
 constexpr std::size_t kInCache = 1 << 17;  // bytes of records that are read before they are unpacked
 
 }  // namespace
 
 std::string ReplayRun::Encode() const {
   StateWriter out;
+  out.PutText("run", id);
   SaveSpec(shape.env, out);
   out.PutValue<std::uint8_t>("kept", static_cast<std::uint8_t>(shape.env.kept));
   out.PutText("looks", looks);
@@ -44,6 +46,8 @@ std::string ReplayRun::Encode() const {
 ReplayRun ReplayRun::Decode(const std::string& text) {
   const StateReader in(text);
   ReplayRun run;
+  run.id = in.GetText("run");
+  if (run.id.empty() || run.id.size() > kLongestId) Fail("the run has no name, or a long one");
   std::optional<EnvSpec> env = SavedSpec(in);
   if (!env) Fail("what is to be remembered was not said");
   run.shape.env = *std::move(env);

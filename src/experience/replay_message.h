@@ -33,6 +33,7 @@ inline constexpr std::string_view kReplayRefuses = "replay: ";
 
 // What a replay server is to remember, for whom.
 struct ReplayRun {
+  std::string id;  // of the run, wherever and however often it goes on: 1 to 200 bytes
   // Alike for all that has to do with one memory:
   std::string looks;  // environment and network, as actors compare them
   TrajectoryShape shape;

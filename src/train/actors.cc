@@ -181,7 +181,8 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
                             .ahead = draws + 1,
                             .give_up = [this](double waited_s) { GiveUp(waited_s); },
                             .say = options.say},
-      ReplayRun{.looks = LooksOf(settings, context_.network),
+      ReplayRun{.id = context_.run_id,
+                .looks = LooksOf(settings, context_.network),
                 .shape = {settings.env().spec, steps, envs},
                 .rules = what.rules,
                 .rate = rate,
@@ -206,6 +207,7 @@ void Actors::JoinServers() {
                                          .address = servers[i],
                                          .security = options.security,
                                          .version = options.version,
+                                         .run = context_.run_id,
                                          .wait_s = kAsLongAsTheRun,
                                          .stop = [this] { return ending(); }},
                              .actors = actors / count + (i < actors % count ? 1 : 0)};

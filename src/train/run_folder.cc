@@ -1,6 +1,7 @@
 #include "trireme/train/run_folder.h"
 
 #include <optional>
+#include <random>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -11,6 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfigName = "config.toml";
+constexpr const char* kIdName = "run-id";
 constexpr int kMostTries = 1000;  // somebody else makes and removes the folder again and again
 
 void MakeFolder(const fs::path& path) {
@@ -108,13 +110,28 @@ void RunFolder::RemoveResult() const {
 void RunFolder::RemoveIfUnused() const noexcept try {
   if (!created_) return;
   for (const fs::path& path : ListFolder(path_)) {
-    if (path.filename() != kConfigName) return;
+    if (path.filename() != kConfigName && path.filename() != kIdName) return;
   }
   std::error_code ignored;
+  fs::remove(path_ / kIdName, ignored);
   fs::remove(path_ / kConfigName, ignored);
   fs::remove(path_, ignored);
 } catch (const Error&) {
   // What cannot be listed stays.
+}
+
+std::string RunFolder::Id() const {
+  const fs::path file = path_ / kIdName;
+  if (!fs::exists(file)) WriteFileAtomically(file, NewRunId() + "\n");
+  std::string id = ReadFile(file);
+  while (id.ends_with('\n')) id.pop_back();
+  if (id.empty()) Fail("{} is empty: replay servers know this run by what was in it", file.string());
+  return id;
+}
+
+std::string NewRunId() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
 }
 
 std::string RunFolder::ReadConfig() const { return ReadFile(path_ / kConfigName); }

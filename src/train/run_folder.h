@@ -33,6 +33,9 @@ class RunFolder {
   // that Create() has made and nobody else can have claimed. Throws nothing.
   void RemoveIfUnused() const noexcept;
 
+  // A name that no other run has, wherever its folder is moved; made when it is first asked for. Throws Error.
+  std::string Id() const;
+
   std::string ReadConfig() const;
   // Replaces config.toml, for a resumed run whose settings were changed.
   void WriteConfig(const std::string& config) const;
@@ -44,5 +47,8 @@ class RunFolder {
   FolderClaim claim_;
   bool created_ = false;
 };
+
+// Random: nobody has had it before.
+std::string NewRunId();
 
 }  // namespace trireme

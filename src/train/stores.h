@@ -48,6 +48,7 @@ struct RunContext {
   const TrainOptions& options;
   const RunFolder* folder;         // null in processes that MPI connects, but for the first
   std::span<const float> initial;  // parameters that a new run starts from
+  std::string run_id = {};         // for replay servers, see RunIdOf
   Actors* actors = nullptr;        // who collects for the workers; null: they do
 };
 

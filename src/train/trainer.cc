@@ -87,6 +87,18 @@ std::optional<StateReader> ShareCheckpoint(const std::optional<StateReader>& rea
   return read ? read : StateReader(bytes);
 }
 
+// The name under which replay servers know a run, the same in all its processes and whenever it goes on. Processes that only parameter
+// servers connect have no folder in common, and these serve one run at a time.
+std::string RunIdOf(const RunConfig& run, const RunFolder* folder, Communicator* processes) {
+  if (!run.on_replay_servers()) return "";
+  if (run.store_entry().on_servers && run.server.local() == 0)
+    return Sha256Hex(fmt::format("{} {}", run.server.addresses, run.seed)).substr(0, 16);
+  const bool first = processes == nullptr || processes->rank() == 0;
+  std::string id = !first ? "" : folder != nullptr ? folder->Id() : NewRunId();
+  if (processes != nullptr) processes->Broadcast(id);
+  return id;
+}
+
 bool IsServerLost(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
@@ -112,7 +124,8 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  RunContext context{settings, network, options, folder, initial};
+  RunContext context{settings, network, options, folder, initial,
+                     RunIdOf(settings.run, folder, options.processes)};
   Actors actors(context);
   if (settings.run.has_actors()) context.actors = &actors;
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);

@@ -289,6 +289,51 @@ TEST_F(ReplayTest, AServerThatRemembersForAnotherRunRefusesIt) {
   EXPECT_FALSE(a->EndsWithin(0));
 }
 
+// Also of another one with the same settings, as long as the first has not ended; then its memory gives way.
+TEST_F(ReplayTest, AServerServesOneRunAtATime) {
+  auto a = StartServer("a", {"--dir", Path("memory")});
+  const auto actor = StartActor("a");
+  Args other = Learner(Address("a"), {"--steps", "20000"});
+  *std::ranges::find(other, Path("run")) = Path("other");
+  const auto expect_refused = [&] {
+    ExpectRefused(RunTrireme(other), {Address("a"), "another run", "which has not ended", "--dir"});
+    EXPECT_FALSE(std::filesystem::exists(Path("other")));
+  };
+  Process learner(kBinary, LongLearner(Address("a")));
+  ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+  expect_refused();
+  EXPECT_TRUE(GoesOn(learner)) << learner.Err();
+  Kill(learner);
+  expect_refused();
+  Kill(*a);
+  a = StartServer("a", {"--dir", Path("memory")});
+  expect_refused();
+  EXPECT_GE(Resume("run", {"--steps", "200000"}).value("steps", 0), 200'000);
+  ExpectEnds(*actor, 0, "the run is over");
+  ExpectEnds(*a, 0);
+  a = StartServer("a", {"--dir", Path("memory")});
+  const auto next = StartActor("a");
+  EXPECT_EQ(RunTrireme(other).code, 0);
+  EXPECT_TRUE(Said("a", "gives way to run"));
+  ExpectEnds(*next, 0);
+  ExpectEnds(*a, 0);
+}
+
+// As with a job that is submitted again with fewer nodes.
+TEST_F(ReplayTest, ARunThatGoesOnWithFewerServersIsToldWhatToDo) {
+  const auto a = StartServer("a"), b = StartServer("b");
+  const auto first = StartActor("a"), second = StartActor("b");
+  {
+    Process learner(kBinary, LongLearner(Both()));
+    ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+    learner.Signal(SIGINT);
+    ExpectEnds(learner, 128 + SIGINT);
+  }
+  ExpectRefused(RunTrireme({"train", "--resume", Path("run"), "--json", "--replay", Address("a")}),
+                {"has begun with 2 replay servers", "now has 1", "remove their folders"});
+  EXPECT_GE(Resume("run", {"--steps", "200000"}).value("steps", 0), 200'000);
+}
+
 TEST_F(ReplayTest, MistakesOfLearnersAreRefused) {
   const auto refused = [&](const Args& args, const std::vector<std::string>& parts) {
     SCOPED_TRACE(parts.front());

@@ -45,7 +45,8 @@ ReplayRun RunOf() {
   env.name = "Fuzz-v0";
   env.obs.shape = {2};
   env.action = ActionSpace::Discrete(2);
-  return {.looks = "looks",
+  return {.id = "run",
+          .looks = "looks",
           .shape = {env, 3, 2},
           .rules = {.capacity = kCapacity, .n_step = 2, .gamma = 0.5, .alpha = 0.6, .epsilon = 0.01},
           .rate = {.draws_per_insert = 1, .least = 6, .slack = 1e6},
