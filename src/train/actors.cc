@@ -1,6 +1,9 @@
 #include "trireme/train/actors.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <system_error>
@@ -192,17 +195,33 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
                 .seed = seed,
                 .learner = static_cast<std::uint32_t>(rank)});
   groups_[thread] = std::move(group);
-  std::call_once(joined_servers_, [this] { JoinServers(); });
+  std::call_once(joined_servers_, [&] { JoinServers(rank / run.workers); });
   return *groups_[thread]->replay;
 }
 
-void Actors::JoinServers() {
+std::vector<int> ActorsOfServers(int process, int actors, int servers) {
+  std::vector<int> of_server(static_cast<std::size_t>(servers));
+  const std::int64_t first = std::int64_t{process} * actors;
+  for (std::int64_t actor = first; actor < first + actors; ++actor) ++of_server[actor % servers];
+  return of_server;
+}
+
+void Actors::JoinServers(int process) {
   const std::vector<std::string> servers = ReplayServers();
   const TrainOptions& options = context_.options;
   const int actors = context_.settings.run.actors, count = static_cast<int>(servers.size());
+  const int all = actors * context_.settings.run.processes;
+  if (process == 0 && all > 0 && all < count) {
+    options.say(
+        fmt::format("{} actor{} for {} replay servers: nothing comes from {} until others join them, and "
+                    "those that have actors are drawn from alone",
+                    all, all == 1 ? "" : "s", count, fmt::join(servers.begin() + all, servers.end(), ", ")));
+  }
+  const std::vector<int> of_server = ActorsOfServers(process, actors, count);
   // How long to wait for servers is the learner's business: while it goes on, so do its actors.
   constexpr double kAsLongAsTheRun = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < std::min(count, actors); ++i) {
+  for (int i = 0; i < count; ++i) {
+    if (of_server[i] == 0) continue;
     const ActorOptions actor{.learner = {.transport = &TransportFor(servers[i]),
                                          .address = servers[i],
                                          .security = options.security,
@@ -210,7 +229,7 @@ void Actors::JoinServers() {
                                          .run = context_.run_id,
                                          .wait_s = kAsLongAsTheRun,
                                          .stop = [this] { return ending(); }},
-                             .actors = actors / count + (i < actors % count ? 1 : 0)};
+                             .actors = of_server[i]};
     of_servers_.emplace_back([this, actor] {
       try {
         RunActors(actor);

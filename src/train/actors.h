@@ -65,8 +65,8 @@ class Actors {
   void CollectAndSend(ActorEnd& end, const ShardSpec& shard, Acting& acting, CentralInference::Member* asks);
 
   void Listen();
-  // Actors of this process that join replay servers, an even part each.
-  void JoinServers();
+  // Actors of this process, the `process`th, that join replay servers.
+  void JoinServers(int process);
   // Throws Error when a message would be too long for its way.
   void CheckMessages() const;
   std::vector<std::string> ReplayServers() const;
@@ -85,5 +85,9 @@ class Actors {
   std::string failure_;                    // of an actor that has joined replay servers
   std::unique_ptr<ActorService> service_;  // null: actors are of this process only. Ends before the channels
 };
+
+// How many of the actors of a process, which has as many as each process before it, join each of so many replay servers: over all
+// processes an even part each.
+std::vector<int> ActorsOfServers(int process, int actors, int servers);
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -141,6 +142,24 @@ TEST_F(ApexRuns, ARunGoesOnWithWhatItRemembers) {
     const std::vector<MetricRow> rows = ReadJsonl(folder.metrics());
     EXPECT_EQ(rows.back().Get("updates"), 2 * 4);
     EXPECT_GT(rows.back().Get("td_error"), 0) << "nothing was drawn";
+  }
+}
+
+TEST(ActorsOfServers, AreSpreadEvenlyOverAllProcesses) {
+  EXPECT_EQ(ActorsOfServers(0, 5, 3), (std::vector<int>{2, 2, 1}));
+  for (const int processes : {1, 2, 3, 7}) {
+    for (const int actors : {0, 1, 2, 5}) {
+      for (const int servers : {1, 2, 3, 4}) {
+        std::vector<int> all(servers);
+        for (int process = 0; process < processes; ++process) {
+          const std::vector<int> own = ActorsOfServers(process, actors, servers);
+          EXPECT_EQ(std::accumulate(own.begin(), own.end(), 0), actors);
+          for (int i = 0; i < servers; ++i) all[i] += own[i];
+        }
+        const auto [least, most] = std::ranges::minmax(all);
+        EXPECT_LE(most - least, 1) << processes << " processes of " << actors << " for " << servers;
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "launch.h"
@@ -339,6 +340,41 @@ TEST_P(UnderMpi, TheMistakeOfOneProcessEndsAll) {
   const std::vector<std::string> lines = OwnLines(outcome.err);
   ASSERT_EQ(lines.size(), 1u) << outcome.err;
   EXPECT_NE(lines[0].find("horizon"), std::string::npos) << lines[0];
+}
+
+// One actor in each process, and none too many for any server.
+TEST_P(UnderMpi, ActorsAreSpreadOverReplayServers) {
+  const auto address = [&](const std::string& name) { return "shm:" + Path(name); };
+  const auto serve = [&](const std::string& name) {
+    auto server = std::make_unique<Process>(kBinary, Args{"replay", "--listen", address(name)});
+    EXPECT_TRUE(server->RunsUntil([&] { return std::filesystem::exists(Path(name)); })) << server->Err();
+    return server;
+  };
+  const auto a = serve("a"), b = serve("b"), c = serve("c");
+  Process learners(
+      mpirun_, Launch(2, Set(Args{"train", "--env", "CartPole-v1", "--algo", "apex", "--replay",
+                                  address("a") + "," + address("b") + "," + address("c"), "--actors", "1",
+                                  "--workers", "1", "--steps", "500000000", "--out", Path("run")},
+                             {"hidden=[16]", "eval_every=0"})));
+  const auto joined = [](Process& server) {
+    const std::string said = server.Err();
+    std::size_t count = 0;
+    for (auto at = said.find("actor "); at != std::string::npos; at = said.find("actor ", at + 1))
+      count += said.substr(at, said.find('\n', at) - at).ends_with(" joined");
+    return count;
+  };
+  for (Process* server : {a.get(), b.get()})
+    EXPECT_TRUE(learners.RunsUntil([&] { return joined(*server) == 1; })) << learners.Err();
+  EXPECT_TRUE(learners.RunsUntil([&] { return MetricLines("run") > 3; })) << learners.Err();
+  for (const pid_t rank : Ranks(learners.pid())) kill(rank, SIGINT);
+  const Outcome outcome = learners.Wait();
+  EXPECT_NE(outcome.err.find("2 actors for 3 replay servers: nothing comes from " + address("c")),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_FALSE(Checkpoints(Path("run")).empty()) << outcome.err;
+  EXPECT_EQ(joined(*a), 1u);
+  EXPECT_EQ(joined(*b), 1u);
+  EXPECT_EQ(joined(*c), 0u);
 }
 
 TEST_P(UnderMpi, OtherCommandsRunOnce) {
