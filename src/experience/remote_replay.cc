@@ -31,6 +31,8 @@ constexpr double kTell = 5;       // seconds after which people are told
 constexpr auto kGreeting = 5s;    // for a server to answer the first time
 constexpr auto kFarewell = 5s;    // for servers to hear that the run is over,
 constexpr auto kSilence = 2s;     // and for those that say nothing meanwhile
+constexpr double kAway = 3;       // seconds without a word, of which there should be one every second
+constexpr int kListened = 100;    // times, before somebody counts as silent: what has come may not be seen at once
 constexpr double kSilentFor = 1;  // seconds after which a server that has said nothing, while another has, is not counted on
 
 Deadline After(double seconds) {
@@ -85,7 +87,12 @@ struct RemoteReplay::Server {
   double tried_s = -1e9;                     // when it was connected last
   double heard_s = 0;                        // when it said something last
   double lost_s = 0;                         // when its stream was lost
-  bool told = false;                         // people, that it is
+  bool told = false;                         // people, that it is away
+  int silences = 0;                          // times that it was listened to in vain, since it was heard
+  std::uint64_t actors = 0;                  // that it had then
+
+  // Since when nothing of it has come; for a server that was listened to just now.
+  double AwaySince() const { return stream == nullptr ? lost_s : heard_s; }
   int owed = 0;                              // draws that were asked for and not used
   Incoming* arrived = nullptr;               // draws that have come,
   std::uint64_t unread = 0;                  // so many
@@ -114,7 +121,7 @@ RemoteReplay::RemoteReplay(Options options, ReplayRun run)
             "no replay server has answered at {} for {:g} seconds{}: start it with `trireme replay --listen`",
             server->address, options_.wait_s, server->said.empty() ? "" : fmt::format(" ({})", server->said));
       }
-      options_.give_up(waited_s);
+      options_.give_up(waited_s, /*collected=*/false);
     }
   }
 }
@@ -148,6 +155,8 @@ bool RemoteReplay::Connect(Server& server, Deadline deadline) {
   }
   server.stream = std::move(opened.stream);
   server.heard_s = MonotonicSeconds();
+  server.silences = 0;
+  server.actors = 0;
   server.told = false;
   server.policy = policy_;
   server.to_send.clear();
@@ -195,12 +204,14 @@ void RemoteReplay::Push(Server& server) {
   if (server.stream->closed()) Lose(server);
 }
 
-int RemoteReplay::Part() const {
+bool RemoteReplay::Counts(const Server& server) const {
   double heard_s = 0;  // the last that anybody was
-  for (const auto& server : servers_) heard_s = std::max(heard_s, server->heard_s);
-  const auto counts = std::ranges::count_if(servers_, [&](const auto& server) {
-    return server->stream != nullptr && server->heard_s + kSilentFor >= heard_s;
-  });
+  for (const auto& each : servers_) heard_s = std::max(heard_s, each->heard_s);
+  return server.stream != nullptr && server.heard_s + kSilentFor >= heard_s;
+}
+
+int RemoteReplay::Part() const {
+  const auto counts = std::ranges::count_if(servers_, [&](const auto& server) { return Counts(*server); });
   const int parts = std::max(1, static_cast<int>(counts));
   return (options_.ahead + parts - 1) / parts;
 }
@@ -208,6 +219,7 @@ int RemoteReplay::Part() const {
 void RemoteReplay::Ask(Server& server) {
   const int part = Part();
   if (server.owed > part / 2) return;
+  if (server.owed > 0 && !Counts(server)) return;  // it has enough to answer, if it speaks again
   const int wanted = part - server.owed;
   server.owed = part;
   server.to_send.push_back(EncodeTurn(
@@ -228,11 +240,10 @@ void RemoteReplay::Begin(std::span<const float> params) {
 }
 
 bool RemoteReplay::Take(Server& server, Deadline deadline) {
-  if (!Connect(server, deadline)) {
-    TellLost(server);
+  if (!Connect(server, deadline) || (server.unread == 0 && !Receive(server, deadline))) {
+    TellAway(server);
     return false;
   }
-  if (server.unread == 0 && !Receive(server, deadline)) return false;
   DecodeDraw(*server.arrived, layout_, run_.shape.env.action.size(), records_, draw_);
   --server.unread;
   --server.owed;
@@ -241,24 +252,31 @@ bool RemoteReplay::Take(Server& server, Deadline deadline) {
 }
 
 bool RemoteReplay::Receive(Server& server, Deadline deadline) {
-  Incoming* message = nullptr;
   do {
     Ask(server);
     Push(server);
     if (server.stream == nullptr) return false;
     // What could not leave at once leaves while we wait, one message at a time.
     const bool more = server.policy != nullptr || !server.to_send.empty();
-    message = server.stream->Receive(more ? std::min(deadline, Clock::now() + kPushAgain) : deadline);
-  } while (message == nullptr && !server.stream->closed() && Clock::now() < deadline);
-  if (message == nullptr) {
-    if (server.stream->closed()) Lose(server);
-    return false;
-  }
+    Incoming* const message =
+        server.stream->Receive(more ? std::min(deadline, Clock::now() + kPushAgain) : deadline);
+    if (message != nullptr && TakeAnswer(server, *message)) return true;
+  } while (!server.stream->closed() && Clock::now() < deadline);
+  ++server.silences;
+  if (server.stream->closed()) Lose(server);
+  return false;
+}
+
+bool RemoteReplay::TakeAnswer(Server& server, Incoming& message) {
   const ReplayAnswer answer =
-      DecodeAnswer(*message, run_.part, ReplayBuffer::RecordSize(layout_, run_.shape.env.action.size()),
+      DecodeAnswer(message, run_.part, ReplayBuffer::RecordSize(layout_, run_.shape.env.action.size()),
                    static_cast<std::size_t>(server.owed));
   server.heard_s = MonotonicSeconds();
-  server.arrived = message;
+  server.silences = 0;
+  server.told = false;
+  server.actors = answer.actors;
+  if (answer.draws == 0) return false;
+  server.arrived = &message;
   server.unread = answer.draws;
   episodes_ += answer.episodes;
   received_.lag += answer.lag;
@@ -277,9 +295,10 @@ RemoteReplay::Server& RemoteReplay::LikelyNext() {
   return (*last)->stream == nullptr ? *servers_[turn_++ % servers_.size()] : **last;
 }
 
-void RemoteReplay::TellLost(Server& server) {
+void RemoteReplay::TellAway(Server& server) {
   if (run_.learner != 0 || servers_.size() == 1 || server.told) return;
-  if (MonotonicSeconds() < server.lost_s + kTell) return;
+  if (MonotonicSeconds() < server.AwaySince() + kTell) return;
+  if (server.stream != nullptr && server.silences < kListened) return;
   server.told = true;
   options_.say(fmt::format("the replay server at {} does not answer: the learner goes on with the others",
                            server.address));
@@ -287,9 +306,13 @@ void RemoteReplay::TellLost(Server& server) {
 
 void RemoteReplay::Look(double begun_s) {
   const double now_s = MonotonicSeconds(), waited_s = now_s - begun_s;
-  options_.give_up(waited_s);
-  const bool nobody = std::ranges::all_of(servers_, [](const auto& s) { return s->stream == nullptr; });
-  if (waited_s > kTell && !std::exchange(said_, true)) {
+  const auto away_s = [&](const auto& server) { return now_s - std::max(server->AwaySince(), begun_s); };
+  const auto away = [&](const auto& server) { return server->stream == nullptr || away_s(server) > kAway; };
+  const bool nobody = std::ranges::all_of(servers_, away);
+  const bool collected =
+      std::ranges::any_of(servers_, [&](const auto& server) { return !away(server) && server->actors > 0; });
+  options_.give_up(waited_s, collected);
+  if (waited_s > kTell && !collected && !std::exchange(said_, true)) {
     options_.say(
         nobody
             ? fmt::format("no replay server answers: {}", Names())
@@ -297,13 +320,13 @@ void RemoteReplay::Look(double begun_s) {
                           options_.servers.front()));
   }
   for (const auto& server : servers_) {
-    if (server->stream != nullptr || now_s < std::max(server->lost_s, begun_s) + options_.wait_s) continue;
-    Fail("{}: start {} again, and go on with trireme train --resume",
-         nobody ? fmt::format("no replay server has answered for {:g} seconds at {}", options_.wait_s, Names())
-                : fmt::format("no experience has come for {:g} seconds, and the replay server at {} does not "
-                              "answer",
-                              options_.wait_s, server->address),
-         nobody ? "them" : "it");
+    if (away_s(server) < options_.wait_s || !away(server)) continue;
+    const std::string what =
+        nobody ? fmt::format("no replay server has answered for {:g} seconds at {}", options_.wait_s, Names())
+               : fmt::format("no experience has come for {:g} seconds, and the replay server at {} does not "
+                             "answer",
+                             options_.wait_s, server->address);
+    Fail("{}: start {} again, and go on with trireme train --resume", what, nobody ? "them" : "it");
   }
 }
 

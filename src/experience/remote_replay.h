@@ -3,7 +3,8 @@
 // Servers owe some draws all the time, each an even part of them; when half of its part is used it is asked for as many
 // again, with the errors of those that were. Servers take turns among those who have an answer ready, so one that is slow,
 // frozen or gone holds up nobody as long as another one answers, and the others owe its part. Who is gone is looked for
-// again. When none answers the learner waits, and says so.
+// again. When none answers the learner waits, and says so. Servers whose draws have to wait say once a second that they are
+// there; one that says nothing is away, as is one without a stream.
 //
 // Thread safety: belongs to the learner's thread.
 #pragma once
@@ -34,8 +35,8 @@ class RemoteReplay final : public ReplaySource {
     // Draws that are owed by all servers together. What is drawn early knows less of what was learned meanwhile: the next
     // batch and one more, while half of the next arrives the other half is learned from.
     int ahead = 8;
-    // Throws when the learner is to wait no longer, as it looks now and then.
-    std::function<void(double waited_s)> give_up = [](double) {};
+    // Throws when the learner is to wait no longer, as it looks now and then. `collected`: servers that are there have actors.
+    std::function<void(double waited_s, bool collected)> give_up = [](double, bool) {};
     std::function<void(const std::string&)> say = [](const std::string&) {};
   };
   // `run` for each server, but for which one it is. Throws Error when a server refuses, or none is there in wait_s.
@@ -67,6 +68,8 @@ class RemoteReplay final : public ReplaySource {
   void Send(Server& server);
   // The same, and notices when the stream is closed.
   void Push(Server& server);
+  // Not one that says nothing while others speak.
+  bool Counts(const Server& server) const;
   // The part of a server of the draws that are owed.
   int Part() const;
   // Asks for as many draws as were used, if it is time to.
@@ -75,11 +78,13 @@ class RemoteReplay final : public ReplaySource {
   bool Take(Server& server, Deadline deadline);
   // The next message with draws.
   bool Receive(Server& server, Deadline deadline);
+  // Whether it has any.
+  bool TakeAnswer(Server& server, Incoming& message);
   // Who may have something soon: waiting for one that is silent would be time lost.
   Server& LikelyNext();
   // For a draw that has waited since `begun_s`. Throws Error when it has waited too long.
   void Look(double begun_s);
-  void TellLost(Server& server);
+  void TellAway(Server& server);
   enum class Farewell { kAwaited, kHeard, kUseless };
   // A step towards it, which waits for nothing.
   Farewell TellEnd(Server& server);

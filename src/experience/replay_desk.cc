@@ -23,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kIntroduction = 60;        // seconds in which a stream must have said who it is
+constexpr double kStillThere = 1;           // seconds after which learners whose draws wait are told so
 constexpr double kFarewell = 2;             // seconds for peers to hear why their streams close
 constexpr std::size_t kMostDraws = 4096;    // that a learner may wait for
 constexpr std::size_t kTogether = 1 << 18;  // bytes of draws that go in one message, if there are several
@@ -134,12 +135,22 @@ class ReplayDesk::Memory final : public TrajectorySink {
     return n;
   }
 
+  // For a learner whose draws have to wait.
+  Outgoing Wait() const {
+    MessageParts message(AnswerBytes(0, run.part, record_size_));
+    message.PutOne(ReplayAnswer{.inserted = part.inserted(),
+                                .overwritten_errors = part.overwritten_errors(),
+                                .actors = static_cast<std::uint64_t>(desk.actors())});
+    return message.Done();
+  }
+
   // The next `draws` after as many as a learner has had.
   Outgoing Draw(std::uint64_t draws, double beta, std::uint32_t learner, std::uint64_t drawn) {
     MessageParts message(AnswerBytes(draws, run.part, record_size_), memory_);
     message.PutOne(ReplayAnswer{.draws = draws,
                                 .inserted = part.inserted(),
                                 .overwritten_errors = part.overwritten_errors(),
+                                .actors = static_cast<std::uint64_t>(desk.actors()),
                                 .episodes = std::exchange(episodes, {}),
                                 .lag = std::exchange(lag, {})});
     for (std::uint64_t draw = 1; draw <= draws; ++draw) {
@@ -371,6 +382,7 @@ bool ReplayDesk::AnswerDraws() {
       continue;
     }
     any = true;
+    peer.answered_s = MonotonicSeconds();
     peer.drawn += draws;
     peer.owed -= draws;
     turn.wanted -= draws;
@@ -417,7 +429,11 @@ Deadline ReplayDesk::OnTime(Deadline now) {
     return now + kLook;
   }
   const double now_s = MonotonicSeconds();
-  for (const auto& [id, peer] : peers_) {
+  for (auto& [id, peer] : peers_) {
+    if (peer.joined && peer.owed > 0 && now_s > peer.answered_s + kStillThere) {
+      peer.answered_s = now_s;
+      transport_.Send(id, memory_->Wait());
+    }
     const bool known = peer.kind == Kind::kActor || peer.joined;
     if (!known && now_s > peer.opened_s + kIntroduction)
       transport_.Close(id, "nothing that an actor or a learner says has come");

@@ -60,6 +60,7 @@ class ReplayDesk final : public ServerTransport::Handler {
     Kind kind = Kind::kUnknown;
     bool joined = false;  // a learner: it has said what it wants
     double opened_s = 0;
+    double answered_s = 0;                // a learner: last
     std::uint32_t learner = 0;            // its rank
     std::uint64_t drawn = 0, owed = 0;    // draws that it has had, and waits for
     std::deque<ReplayTurn> waiting = {};  // turns with those that it waits for

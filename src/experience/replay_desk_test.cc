@@ -332,7 +332,7 @@ TEST(ReplayServer, NobodyWaitsForAServerThatIsSilentWhileAnotherOneSpeaks) {
   RemoteReplay::Options options = Learner(transport, {"a", "b"});
   options.transport = &watched;
   int looks = 0, most_looks = 1'000'000;
-  options.give_up = [&](double) {
+  options.give_up = [&](double, bool) {
     if (++looks > most_looks) Fail("enough");
   };
   RemoteReplay replay(options, RunOf());

@@ -122,7 +122,7 @@ ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t recor
   const std::size_t bytes = message.size();
   if (bytes < sizeof(ReplayAnswer)) Fail("a message of {} bytes is no draw", bytes);
   const auto answer = ReadOne<ReplayAnswer>(message);
-  if (answer.draws == 0 || answer.draws > most || bytes != AnswerBytes(answer.draws, part, record_size))
+  if (answer.draws > most || bytes != AnswerBytes(answer.draws, part, record_size))
     Fail("a message of {} bytes is not {} draws of {} transitions, of {} at most", bytes, answer.draws, part,
          most);
   return answer;

@@ -6,7 +6,8 @@
 //   a policy                 kPolicy, then as in trajectory_message.h
 //   a turn                   kTurn, ReplayTurn, numbers and errors of transitions that it has learned from
 //                            draws, as many as it asked for, in one message or several: ReplayAnswer, then of each
-//                            numbers, weights, records (ReplayBuffer), up to a multiple of 8 bytes
+//                            numbers, weights, records (ReplayBuffer), up to a multiple of 8 bytes. While they have to wait,
+//                            once a second a ReplayAnswer without draws: the server is there
 //   {"over": true}           kOver: the run has ended
 //
 // A learner that is refused is told why, after kReplayRefuses: other servers say other things. Draws are answered in the
@@ -66,15 +67,16 @@ Outgoing EncodeTurn(const ReplayTurn& turn, std::span<const std::uint64_t> numbe
 struct ReplayAnswer {
   std::uint64_t draws = 0;  // that follow
   std::uint64_t inserted = 0, overwritten_errors = 0;
+  std::uint64_t actors = 0;  // that are there
   // Since the last answer to anybody: episodes that have ended, and how many versions old the policies of trajectories were
   // when they came.
-  EpisodeTotals episodes;
-  Staleness lag;
+  EpisodeTotals episodes = {};
+  Staleness lag = {};
 };
 std::size_t AnswerBytes(std::size_t draws, std::size_t part, std::size_t record_size);
 // Floats that follow a draw, for the next one to lie as it must.
 std::size_t DrawPadding(std::size_t part, std::size_t record_size);
-// Throws Error when what follows are no draws of this size, or more than `most`.
+// Throws Error when what follows are no draws of this size, or more than `most`. There may be none.
 ReplayAnswer DecodeAnswer(Incoming& message, std::size_t part, std::size_t record_size, std::size_t most);
 // The next draw of a message whose answer was read. `records`: memory.
 void DecodeDraw(Incoming& message, const RowLayout& layout, int action_size, AlignedBuffer<float>& records,

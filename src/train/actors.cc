@@ -79,6 +79,10 @@ void Actors::Listen() {
 }
 
 void Actors::GiveUp(double waited_s) {
+  GiveUp(waited_s, per_worker_ == 0 && (service_ == nullptr || service_->desk().actors() == 0));
+}
+
+void Actors::GiveUp(double waited_s, bool nobody) {
   const TrainOptions& options = context_.options;
   if (worker_failed_.load()) Fail("another worker failed");
   {
@@ -91,7 +95,6 @@ void Actors::GiveUp(double waited_s) {
         "whose probabilities or actions are not finite. Try a smaller learning_rate.",
         kNoChoices);
   }
-  const bool nobody = per_worker_ == 0 && (service_ == nullptr || service_->desk().actors() == 0);
   if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {
     Fail(
         "stopped while it waited for actors, in the middle of an iteration: what was learned since the last "
@@ -182,7 +185,7 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
                             .version = options.version,
                             .wait_s = run.server.wait_s,
                             .ahead = draws + 1,
-                            .give_up = [this](double waited_s) { GiveUp(waited_s); },
+                            .give_up = [this](double waited_s, bool collected) { GiveUp(waited_s, !collected); },
                             .say = options.say},
       ReplayRun{.id = context_.run_id,
                 .looks = LooksOf(settings, context_.network),

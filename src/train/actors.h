@@ -72,6 +72,7 @@ class Actors {
   std::vector<std::string> ReplayServers() const;
   // For a worker that has waited so long for experience. Throws Error when the run is to stop or another one has failed.
   void GiveUp(double waited_s);
+  void GiveUp(double waited_s, bool nobody);
 
   const RunContext& context_;
   int per_worker_;

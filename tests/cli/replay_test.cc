@@ -251,17 +251,52 @@ TEST_F(ReplayTest, ALearnerWhoseOnlyActorHasLostItsServerEnds) {
   ExpectEnds(learner, 2, Address("a") + " does not answer");
 }
 
+// Frozen, they are as good as gone: nobody waits for ever, nor does a signal.
+TEST_F(ReplayTest, ALearnerWhoseServersAreAllSilentEnds) {
+  const auto a = StartServer("a"), b = StartServer("b");
+  const auto freeze = [&](int signal) {
+    for (Process* server : {a.get(), b.get()}) server->Signal(signal);
+  };
+  const Args args = LongLearner(Both()) + Args{"--actors", "2"};
+  {
+    Process learner(kBinary, Set(args, {"server_wait_s=1"}));
+    ASSERT_TRUE(GoesOn(learner)) << learner.Err();
+    freeze(SIGSTOP);
+    ExpectEnds(learner, 2, "no replay server has answered for 1 seconds");
+  }
+  freeze(SIGCONT);
+  Process again(kBinary, {"train", "--resume", Path("run"), "--json", "--set", "server_wait_s=600"});
+  ASSERT_TRUE(GoesOn(again)) << again.Err();
+  freeze(SIGSTOP);
+  again.Signal(SIGINT);
+  EXPECT_TRUE(again.EndsWithin(30)) << "it has waited for actors: " << again.Err();
+  freeze(SIGCONT);
+}
+
+// Actors that are slow are no reason to give up a server.
+TEST_F(ReplayTest, ALearnerWaitsForServersThatAreThereWithoutActors) {
+  const auto a = StartServer("a");
+  Process learner(kBinary, Set(LongLearner(Address("a")), {"server_wait_s=1"}));
+  EXPECT_FALSE(learner.EndsWithin(6)) << learner.Err();
+  EXPECT_TRUE(learner.RunsUntil([&] {
+    return learner.Err().find("no experience comes: actors join") != std::string::npos;
+  })) << learner.Err();
+  const auto actor = StartActor("a");
+  EXPECT_TRUE(GoesOn(learner)) << learner.Err();
+}
+
 // How long an actor has not been answered is no time in which its server was lost.
 TEST_F(ReplayTest, ActorsWaitFromWhenTheServerIsLost) {
   auto a = StartServer("a");
   const auto b = StartServer("b");
-  const auto actor = StartActor("a", {}, "3"), other = StartActor("b");
+  const auto actor = StartActor("a", {}, "5"), other = StartActor("b");
   Process learner(kBinary, LongLearner(Both()));
   ASSERT_TRUE(GoesOn(learner)) << learner.Err();
   ASSERT_TRUE(actor->RunsUntil([&] { return Said("a", "actor 0 at"); }));
   a->Signal(SIGSTOP);
-  EXPECT_FALSE(actor->EndsWithin(4)) << "it does not know";
+  EXPECT_FALSE(actor->EndsWithin(6)) << "it does not know";
   Kill(*a);
+  EXPECT_FALSE(actor->EndsWithin(2)) << actor->Err();
   a = StartServer("a");
   ASSERT_TRUE(
       actor->RunsUntil([&] { return Count(ReadText(Path("a.log")), "actor 0 at") >= 2; }))
