@@ -15,7 +15,7 @@
 // kRunIsOver, or for a reason that begins with kComesBack.
 //
 // Versions of policies are counted here for actors. A trajectory has the version that learners know: those in step count alike
-// (MemoryChannel::MakeLearnerEnd), so it is as old for one as for another. Actors are given the newest of any learner.
+// (LearnerEnd::CountFrom), so it is as old for one as for another. Actors are given the newest of any learner.
 //
 // Thread safety: whoever runs the transport calls the handler; the other methods may be called by all threads.
 #pragma once

@@ -41,6 +41,9 @@ class LearnerEnd {
  public:
   virtual ~LearnerEnd() = default;
   virtual void Publish(std::span<const float> params) = 0;
+  // Versions go on from this one, unless they are beyond it. Learners in step count alike, also one that begins later than others,
+  // or has missed some.
+  virtual void CountFrom(std::uint64_t version) = 0;
   // Of what was published last; before, the one that versions are counted from.
   virtual std::uint64_t version() const = 0;
   // The oldest trajectory there is, in exchange for the memory of `to`. Throws Error when the channel has ended.

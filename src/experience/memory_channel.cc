@@ -1,5 +1,6 @@
 #include "trireme/experience/memory_channel.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -14,7 +15,7 @@ constexpr auto kLook = std::chrono::milliseconds(100);
 
 class MemoryChannel::Learner final : public LearnerEnd {
  public:
-  Learner(MemoryChannel& channel, std::uint64_t version) : channel_(channel), version_(version) {}
+  explicit Learner(MemoryChannel& channel) : channel_(channel) {}
 
   void Publish(std::span<const float> params) override {
     auto policy = std::make_shared<const PublishedPolicy>(
@@ -26,6 +27,7 @@ class MemoryChannel::Learner final : public LearnerEnd {
     channel_.published_.notify_all();
   }
 
+  void CountFrom(std::uint64_t version) override { version_ = std::max(version_, version); }
   std::uint64_t version() const override { return version_; }
 
   void Take(Trajectory& to) override {
@@ -47,7 +49,7 @@ class MemoryChannel::Learner final : public LearnerEnd {
 
  private:
   MemoryChannel& channel_;
-  std::uint64_t version_;
+  std::uint64_t version_ = 0;
 };
 
 class MemoryChannel::Actor final : public ActorEnd {
@@ -104,9 +106,7 @@ std::shared_ptr<const PublishedPolicy> MemoryChannel::newest() const {
   return ended_ ? nullptr : newest_;
 }
 
-std::unique_ptr<LearnerEnd> MemoryChannel::MakeLearnerEnd(std::uint64_t version) {
-  return std::make_unique<Learner>(*this, version);
-}
+std::unique_ptr<LearnerEnd> MemoryChannel::MakeLearnerEnd() { return std::make_unique<Learner>(*this); }
 std::unique_ptr<ActorEnd> MemoryChannel::MakeActorEnd() { return std::make_unique<Actor>(*this); }
 
 void MemoryChannel::End(const std::string& why) {

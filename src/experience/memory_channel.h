@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -27,9 +26,8 @@ class MemoryChannel final : public TrajectorySink {
   MemoryChannel(const MemoryChannel&) = delete;
   MemoryChannel& operator=(const MemoryChannel&) = delete;
 
-  // The channel outlives its ends. One learner; any number of actors, which may come and go. The learner counts its versions
-  // from `version` on: learners in step have the same, also those that have begun later than others.
-  std::unique_ptr<LearnerEnd> MakeLearnerEnd(std::uint64_t version = 0);
+  // The channel outlives its ends. One learner; any number of actors, which may come and go.
+  std::unique_ptr<LearnerEnd> MakeLearnerEnd();
   std::unique_ptr<ActorEnd> MakeActorEnd();
   bool Offer(Trajectory& trajectory) override;
   std::shared_ptr<const PublishedPolicy> newest() const override;

@@ -139,7 +139,8 @@ TEST(RemoteActor, GoesOnWithALearnerThatBeginsAnew) {
   const auto actor = BegunActor(remote);
   remote.service_.desk().Detach(0);
   MemoryChannel other(4);
-  const auto learner = other.MakeLearnerEnd(remote.learner().version());
+  const auto learner = other.MakeLearnerEnd();
+  learner->CountFrom(remote.learner().version());
   learner->Publish(std::vector<float>{2, 2, 2});
   remote.service_.desk().Attach(0, other, 0, 78);
   Trajectory trajectory, taken;

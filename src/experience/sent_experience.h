@@ -48,6 +48,7 @@ class SentExperience final : public ExperienceSource {
 
   std::span<const Trajectory* const> Next(std::span<const float> params) override;
 
+  void CountFrom(std::uint64_t version) { end_->CountFrom(version); }
   const ReceivedExperience& received() const { return received_; }
 
  private:

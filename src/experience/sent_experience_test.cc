@@ -54,6 +54,27 @@ TEST(SentExperience, LeavesOutWhatIsTooOld) {
   EXPECT_EQ(experience.received().lag.count(), 3u);
 }
 
+// It has missed what others have learned: what they have published is as old for it as for them. By what is newer than all that it
+// knows nothing is behind.
+TEST(SentExperience, CountsFromWhereOthersAre) {
+  MemoryChannel channel(8);
+  const auto actor = channel.MakeActorEnd();
+  SentExperience experience(channel.MakeLearnerEnd(), 1, 2, {});
+  SendAs(*actor, 0, 1);
+  experience.Next(std::vector<float>{1});
+  experience.CountFrom(10);
+  SendAs(*actor, 1, 8);  // too old
+  SendAs(*actor, 2, 9);
+  ExpectMarked(*experience.Next(std::vector<float>{2})[0], 0, 2);
+  EXPECT_EQ(actor->Newest()->version, 11u);
+  experience.CountFrom(3);
+  SendAs(*actor, 3, 13);
+  ExpectMarked(*experience.Next(std::vector<float>{3})[0], 0, 3);
+  EXPECT_EQ(actor->Newest()->version, 12u);
+  EXPECT_EQ(experience.received().too_old, 1u);
+  EXPECT_EQ(experience.received().lag.sum, 2u);
+}
+
 std::string Refusal(const char* schedule, int actors, int per_update, std::size_t capacity) {
   try {
     CheckExperienceSchedule(Schedule(schedule, actors + 1), actors, per_update, capacity);

@@ -134,8 +134,6 @@ void Actors::Group::End(const std::string& why) {
 
 SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed, std::int64_t steps) {
   const RunConfig& run = context_.settings.run;
-  const auto trajectory = context_.settings.algorithm->TrajectorySize(run.shards);
-  const std::int64_t of_update = std::int64_t{run.shards} * trajectory.steps * trajectory.envs;
   const int per_update = run.shards / run.total_workers();
   if (service_ != nullptr) service_->desk().Detach(thread);
   if (inference_ && groups_[thread]) inference_->service().Detach(*groups_[thread]->channel);
@@ -145,8 +143,7 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed, std::int
       std::make_unique<MemoryChannel>(run.QueueOfWorker(), [this](double waited_s) { GiveUp(waited_s); });
   if (!run.schedule.empty()) group->schedule.emplace(run.schedule, per_worker_ + 1);
   group->experience = std::make_unique<SentExperience>(
-      group->channel->MakeLearnerEnd(static_cast<std::uint64_t>(steps / of_update)), per_update,
-      static_cast<std::uint64_t>(run.max_lag),
+      group->channel->MakeLearnerEnd(), per_update, static_cast<std::uint64_t>(run.max_lag),
       SentExperience::Order{group->schedule ? &*group->schedule : nullptr, per_worker_});
   try {
     for (int i = 0; i < per_worker_; ++i) {
@@ -157,9 +154,18 @@ SentExperience& Actors::Begin(int thread, int rank, std::uint64_t seed, std::int
     Fail("cannot start {} actors: {}", run.actors, error.code().message());
   }
   groups_[thread] = std::move(group);
+  GoOn(thread, steps);
   if (inference_) inference_->service().Attach(*groups_[thread]->channel);
   if (service_ != nullptr) service_->desk().Attach(thread, *groups_[thread]->channel, rank, seed);
   return *groups_[thread]->experience;
+}
+
+void Actors::GoOn(int thread, std::int64_t steps) {
+  const int shards = context_.settings.run.shards;
+  const auto trajectory = context_.settings.algorithm->TrajectorySize(shards);
+  const std::int64_t of_update = std::int64_t{shards} * trajectory.steps * trajectory.envs;
+  SentExperience* const experience = groups_[thread]->experience.get();
+  if (experience != nullptr) experience->CountFrom(static_cast<std::uint64_t>(steps / of_update));
 }
 
 std::vector<std::string> Actors::ReplayServers() const {

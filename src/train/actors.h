@@ -34,6 +34,8 @@ class Actors {
   // follows from `seed` and the rank. An actor that fails ends the channel; the worker is then told why. `steps` were learned
   // from before by all workers: they say which version of the policy comes next, the same for all.
   SentExperience& Begin(int thread, int rank, std::uint64_t seed, std::int64_t steps);
+  // The worker has missed what others have learned meanwhile: `steps`, with that.
+  void GoOn(int thread, std::int64_t steps);
   // The same where replay servers remember what actors collect, for `draws` shards of the worker. Actors of this process join the
   // servers, too.
   RemoteReplay& BeginReplay(int thread, int rank, std::uint64_t seed, int draws);

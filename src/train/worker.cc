@@ -96,7 +96,11 @@ Resumed Worker::Enter(const std::optional<StateReader>& checkpoint) {
 
   const int rank = links_->rank();
   const bool fresh = rank != rank_;
-  if (fresh) MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
+  if (fresh) {
+    MakeAlgorithm(rank, SeedOfLateStart(run_.seed, progress_.steps));
+  } else if (actors_ != nullptr) {
+    actors_->GoOn(links_->thread(), progress_.steps);
+  }
   Resumed resumed = Resumed::kExactly;
   if (checkpoint && entry.boundary.empty()) {
     resumed = LoadAlgorithm(Held(*checkpoint), Origin(), run_, rank, *algorithm_);
