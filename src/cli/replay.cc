@@ -106,8 +106,8 @@ Command AddReplayCommand(CommandLine& program) {
   command.Flag("--quiet", flags->quiet, "say nothing but where it listens");
   flags->security.AddTo(command, "clients must be signed by this authority");
   command.Footer(
-      "The first learner says what is to be remembered; later ones must agree. Ends with the run (code 0), "
-      "or at Ctrl-C.");
+      "The first learner says what is to be remembered, for which run; others are refused until that has "
+      "ended. Ends with the run (code 0), or at Ctrl-C.");
   return [flags] { return RunReplay(*flags); };
 }
 

@@ -79,8 +79,9 @@ class RemoteActorEnd final : public ActorEnd {
   std::string run_;       // for which it collects
   std::string said_;      // the last reason
   bool welcome_ = false;  // on this stream
-  double heard_s_ = 0;    // when the learner was there last: it has said something, or the stream on which we were welcome was lost
-  double tried_s_ = -1;   // when to join was tried last
+  // When the learner was there last: it has said something, or the stream on which it had welcomed us was lost.
+  double heard_s_ = 0;
+  double tried_s_ = -1;  // when to join was tried last
   std::size_t params_ = 0, unanswered_ = 0;
   std::uint64_t number_ = 0;  // of the last trajectory
   MessageMemory memory_;      // of trajectories

@@ -32,8 +32,9 @@ constexpr auto kGreeting = 5s;    // for a server to answer the first time
 constexpr auto kFarewell = 5s;    // for servers to hear that the run is over,
 constexpr auto kSilence = 2s;     // and for those that say nothing meanwhile
 constexpr double kAway = 3;       // seconds without a word, of which there should be one every second
-constexpr int kListened = 100;    // times, before somebody counts as silent: what has come may not be seen at once
-constexpr double kSilentFor = 1;  // seconds after which a server that has said nothing, while another has, is not counted on
+constexpr int kListened = 100;    // times, before one is called away: what has come may not be seen at once
+constexpr double kSilentFor = 1;  // seconds without a word, while another one speaks, after which draws of
+                                  // the others take the place of its own
 
 Deadline After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -90,9 +91,6 @@ struct RemoteReplay::Server {
   bool told = false;                         // people, that it is away
   int silences = 0;                          // times that it was listened to in vain, since it was heard
   std::uint64_t actors = 0;                  // that it had then
-
-  // Since when nothing of it has come; for a server that was listened to just now.
-  double AwaySince() const { return stream == nullptr ? lost_s : heard_s; }
   int owed = 0;                              // draws that were asked for and not used
   Incoming* arrived = nullptr;               // draws that have come,
   std::uint64_t unread = 0;                  // so many
@@ -101,6 +99,9 @@ struct RemoteReplay::Server {
   std::deque<Outgoing> to_send = {};
   Outgoing policy = nullptr;  // the newest, where it has not left yet
   std::string said = {};      // why it let nobody in the last time
+
+  // Since when nothing of it has come, as far as it was listened to.
+  double AwaySince() const { return stream == nullptr ? lost_s : heard_s; }
 };
 
 RemoteReplay::RemoteReplay(Options options, ReplayRun run)

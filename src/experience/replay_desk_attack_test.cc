@@ -244,7 +244,8 @@ TEST_F(ReplayAttack, AnotherRunIsRefusedWithTheDifference) {
   }
   ReplayRun other = RunOf();
   other.id = "other";
-  ExpectClosed(*Learn(other), "replay: this replay server remembers for another run, run, which has not ended: ");
+  ExpectClosed(*Learn(other),
+               "replay: this replay server remembers for another run, run, which has not ended: ");
   ReplayRun wider = RunOf();
   wider.servers = 2;
   wider.rules.capacity = 32;

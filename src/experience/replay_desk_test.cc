@@ -234,8 +234,8 @@ TEST(ReplayServer, ActorsFillItAndLearnersDraw) {
   MemoryTransport transport;
   Served server(transport, "a");
   RemoteReplay replay(Learner(transport, {"a"}), RunOf());
+  replay.Begin(std::vector<float>(kParams, 1.0f));  // actors that come before wait, maybe too long
   ActorThread actor(Place(transport, "a"), 1), other(Place(transport, "a"), 2);
-  replay.Begin(std::vector<float>(kParams, 1.0f));
   EpisodeTotals episodes;
   std::set<float> actors;
   for (int i = 0; i < 200; ++i) {
@@ -426,9 +426,13 @@ TEST(ReplayServer, HearsOfTheEndAlsoWhereTheStreamHasBroken) {
   MemoryTransport transport;
   Served a(transport, "a"), b(transport, "b");
   RemoteReplay replay(Learner(transport, {"a", "b"}), RunOf(1, /*least=*/16, kAnySlack));
-  ActorThread of_a(Place(transport, "a"), 1), of_b(Place(transport, "b"), 2);
   replay.Begin(std::vector<float>(kParams));
-  for (int i = 0; i < 20; ++i) replay.Draw(0, i, 0.5);
+  ActorThread of_a(Place(transport, "a"), 1), of_b(Place(transport, "b"), 2);
+  std::set<float> drawn;
+  ASSERT_TRUE(Eventually([&] {  // both have come
+    drawn.insert(replay.Draw(0, 0, 0.5).transitions.obs[0]);
+    return drawn.size() == 2;
+  }));
   transport.Cut(1);
   replay.EndRun();
   for (Served* server : {&a, &b}) ASSERT_TRUE(Eventually([&] { return server->done(); }));

@@ -184,7 +184,7 @@ TEST_F(ServerTest, AnInterruptedRunEndsWithAThreadThatIsLeftBehind) {
   const Args way = {"--workers", "4", "--backup-workers", "1", "--straggler", "worker=3,factor=100"};
   for (const std::size_t lines : {1, 2, 4, 7}) {
     const std::string name = std::to_string(lines);
-    Process process(kBinary, RunOn("2", name, way + Args{"--steps", "1000000"}));
+    Process process(kBinary, RunOn("2", name, way + Args{"--set", "steps=1000000"}));
     ASSERT_TRUE(process.RunsUntil([&] { return MetricLines(name) >= lines; }));
     process.Signal(SIGTERM);
     const Outcome outcome = process.Wait();
