@@ -50,10 +50,7 @@ void ActorDesk::Attach(int learner, TrajectorySink& channel, int rank, std::uint
   Learner& to = learners_[static_cast<std::size_t>(learner)];
   // One that begins is not owed what the others have had.
   const std::uint64_t given = std::ranges::max(learners_, {}, &Learner::given).given;
-  to = {.channel = &channel,
-        .seed = seed,
-        .rank = static_cast<std::uint64_t>(rank),
-        .given = given};
+  to = {.channel = &channel, .seed = seed, .rank = static_cast<std::uint64_t>(rank), .given = given};
 }
 
 void ActorDesk::Detach(int learner) {

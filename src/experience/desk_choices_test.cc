@@ -290,8 +290,7 @@ TEST(DeskChoices, AnActorThatDiesWhileItsChoiceIsMadeHarmsNobody) {
     EXPECT_TRUE(desk.Says(fmt::format("actor {} at memory:{} is gone", 1 + number, 2 + number)));
     desk.held_ = false;
     lives.join();
-    for (std::uint64_t step = 1; step < kSteps; ++step)
-      ASSERT_TRUE(survivor.Step(number * kSteps + step, 0));
+    for (std::uint64_t step = 1; step < kSteps; ++step) ASSERT_TRUE(survivor.Step(number * kSteps + step, 0));
     ASSERT_TRUE(survivor.Send());
     Trajectory taken;
     desk.learner_->Take(taken);

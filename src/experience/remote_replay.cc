@@ -324,9 +324,10 @@ void RemoteReplay::Look(double begun_s) {
     if (away_s(server) < options_.wait_s || !away(server)) continue;
     const std::string what =
         nobody ? fmt::format("no replay server has answered for {:g} seconds at {}", options_.wait_s, Names())
-               : fmt::format("no experience has come for {:g} seconds, and the replay server at {} does not "
-                             "answer",
-                             options_.wait_s, server->address);
+               : fmt::format(
+                     "no experience has come for {:g} seconds, and the replay server at {} does not "
+                     "answer",
+                     options_.wait_s, server->address);
     Fail("{}: start {} again, and go on with trireme train --resume", what, nobody ? "them" : "it");
   }
 }
@@ -363,7 +364,7 @@ RemoteReplay::Farewell RemoteReplay::TellEnd(Server& server) {
   try {
     if (!Connect(server, Clock::now())) return Farewell::kAwaited;
     Stream& stream = *server.stream;
-    Send(server);  // a policy too: without one actors are not let in
+    Send(server);                                    // a policy too: without one actors are not let in
     while (stream.Receive(Clock::now()) != nullptr)  // what it still owed is not looked at
       server.heard_s = MonotonicSeconds();
     if (!stream.closed()) return Farewell::kAwaited;

@@ -349,8 +349,7 @@ TEST(ReplayServer, NobodyWaitsForAServerThatIsSilentWhileAnotherOneSpeaks) {
   const WatchedTransport::Notes then_a = watched.at("a"), then_b = watched.at("b");
   // Until b has nothing more either.
   most_looks = looks + 1000;
-  EXPECT_THROW(
-      for (;;) draw(), Error);
+  EXPECT_THROW(for (;;) draw(), Error);
   EXPECT_GE(watched.at("b").waits - then_b.waits, 1000);
   EXPECT_EQ(watched.at("a").waits, then_a.waits);
   EXPECT_EQ(watched.at("a").asked, then_a.asked);

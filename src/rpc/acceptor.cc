@@ -96,7 +96,8 @@ bool Acceptor::HandleEvents() {
   if (some_have_begun) until = std::min(until, now + kLookAgain);
   if (!silent_.empty()) until = std::min(until, silent_.front().since + kSilence);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
-  if (poll(ready.data(), ready.size(), until == Deadline::max() ? -1 : static_cast<int>(wait)) < 0) return true;
+  if (poll(ready.data(), ready.size(), until == Deadline::max() ? -1 : static_cast<int>(wait)) < 0)
+    return true;
   if (ready[0].revents != 0) return false;
 
   for (std::size_t i = heard; i < ready.size(); ++i) {

@@ -175,7 +175,8 @@ std::string StrangerAt(const Descriptor& connection) {
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return ErrnoText(errno);
   if (who.uid == 0 || who.uid == geteuid()) return "";
   return fmt::format(
-      "user {} listens there, and is not given your token: put the socket into a folder of your own", who.uid);
+      "user {} listens there, and is not given your token: put the socket into a folder of your own",
+      who.uid);
 }
 
 void RemoveSocket(const std::string& address) {

@@ -91,7 +91,8 @@ void Actors::GiveUp(double waited_s, bool nobody) {
   }
   if (service_ != nullptr && std::min(waited_s, service_->desk().SecondsWithoutChoices()) > kNoChoices) {
     Fail(
-        "training diverged, or all actors are out of order: for {:g} seconds nothing has come but trajectories "
+        "training diverged, or all actors are out of order: for {:g} seconds nothing has come but "
+        "trajectories "
         "whose probabilities or actions are not finite. Try a smaller learning_rate.",
         kNoChoices);
   }
@@ -186,14 +187,14 @@ RemoteReplay& Actors::BeginReplay(int thread, int rank, std::uint64_t seed, int 
   groups_[thread].reset();
   auto group = std::make_unique<Group>();
   group->replay = std::make_unique<RemoteReplay>(
-      RemoteReplay::Options{.servers = servers,
-                            .security = options.security,
-                            .version = options.version,
-                            .wait_s = run.server.wait_s,
-                            .ahead = draws + 1,
-                            .give_up = [this](double waited_s,
-                                              bool collected) { GiveUp(waited_s, !collected); },
-                            .say = options.say},
+      RemoteReplay::Options{
+          .servers = servers,
+          .security = options.security,
+          .version = options.version,
+          .wait_s = run.server.wait_s,
+          .ahead = draws + 1,
+          .give_up = [this](double waited_s, bool collected) { GiveUp(waited_s, !collected); },
+          .say = options.say},
       ReplayRun{.id = context_.run_id,
                 .looks = LooksOf(settings, context_.network),
                 .shape = {settings.env().spec, steps, envs},

@@ -217,9 +217,7 @@ class InStepServerLinks final : public ServerLinks<InStepLinks> {
     return DecodeBoundary(comm_.Boundary(EncodeBoundary(own, progress), own.common.has_value()), progress);
   }
   void AddSteps(std::int64_t steps) override { session_.AddSteps(steps); }
-  bool ended() const override {
-    return session_.finished() || (leader() < 0 && topology_.first_has_left());
-  }
+  bool ended() const override { return session_.finished() || (leader() < 0 && topology_.first_has_left()); }
   // Those that were left behind learn that it is over, whoever is left to say so.
   void Leave(bool interrupted) override {
     if (!interrupted) session_.Finish();

@@ -124,8 +124,8 @@ Ended RunWorkers(const RunSettings& settings, const RunFolder* folder, const Tra
   const Network network(settings.algorithm->MakeNetwork(settings.env().spec));
   const std::vector<float> initial =
       checkpoint ? std::vector<float>(network.param_count()) : InitialParams(network, settings.run.seed);
-  RunContext context{settings, network, options, folder, initial,
-                     RunIdOf(settings.run, folder, options.processes)};
+  RunContext context{settings, network, options,
+                     folder,   initial, RunIdOf(settings.run, folder, options.processes)};
   Actors actors(context);
   if (settings.run.has_actors()) context.actors = &actors;
   const std::unique_ptr<Topology> topology = settings.run.store_entry().make(context);

@@ -298,8 +298,7 @@ TEST_F(ReplayTest, ActorsWaitFromWhenTheServerIsLost) {
   Kill(*a);
   EXPECT_FALSE(actor->EndsWithin(2)) << actor->Err();
   a = StartServer("a");
-  ASSERT_TRUE(
-      actor->RunsUntil([&] { return Count(ReadText(Path("a.log")), "actor 0 at") >= 2; }))
+  ASSERT_TRUE(actor->RunsUntil([&] { return Count(ReadText(Path("a.log")), "actor 0 at") >= 2; }))
       << actor->Err();
   ExpectResumes(learner);
   for (Process* process : {actor.get(), other.get(), a.get(), b.get()}) ExpectEnds(*process, 0);

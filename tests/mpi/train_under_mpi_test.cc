@@ -351,11 +351,11 @@ TEST_P(UnderMpi, ActorsAreSpreadOverReplayServers) {
     return server;
   };
   const auto a = serve("a"), b = serve("b"), c = serve("c");
-  Process learners(
-      mpirun_, Launch(2, Set(Args{"train", "--env", "CartPole-v1", "--algo", "apex", "--replay",
-                                  address("a") + "," + address("b") + "," + address("c"), "--actors", "1",
-                                  "--workers", "1", "--steps", "500000000", "--out", Path("run")},
-                             {"hidden=[16]", "eval_every=0"})));
+  Process learners(mpirun_,
+                   Launch(2, Set(Args{"train", "--env", "CartPole-v1", "--algo", "apex", "--replay",
+                                      address("a") + "," + address("b") + "," + address("c"), "--actors", "1",
+                                      "--workers", "1", "--steps", "500000000", "--out", Path("run")},
+                                 {"hidden=[16]", "eval_every=0"})));
   const auto joined = [](Process& server) {
     const std::string said = server.Err();
     std::size_t count = 0;

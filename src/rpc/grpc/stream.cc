@@ -130,8 +130,7 @@ bool GrpcStream::MayTrust(Deadline deadline) {
   const sockaddr_un name = UnixName(address_.substr(kUnix.size()));
   for (;;) {
     const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    const bool somebody =
-        connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+    const bool somebody = connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
     const std::string why = somebody ? StrangerAt(probe) : ErrnoText(errno);
     trusted_ = somebody && why.empty();
     if (trusted_) return true;
