@@ -92,8 +92,7 @@ void Actors::GiveUp(double waited_s, bool nobody) {
   if (service_ != nullptr && std::min(waited_s, service_->desk().SecondsWithoutChoices()) > kNoChoices) {
     Fail(
         "training diverged, or all actors are out of order: for {:g} seconds nothing has come but "
-        "trajectories "
-        "whose probabilities or actions are not finite. Try a smaller learning_rate.",
+        "trajectories whose probabilities or actions are not finite. Try a smaller learning_rate.",
         kNoChoices);
   }
   if (options.stop != nullptr && options.stop->load() && waited_s > (nobody ? kStopAlone : kStopPatience)) {
