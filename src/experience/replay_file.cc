@@ -219,14 +219,14 @@ ReplayFolder::Found ReplayFolder::Restore(ReplayPart& part, std::size_t capacity
   return found;
 }
 
-// Others see stores in this order, as this processor makes them; the compiler must not change it.
+// Stores reach the file in the order in which this thread makes them, also when it is killed; the compiler must not change it.
 void ReplayFolder::WriteInserted(const ReplayPart& part) {
   const std::span<const std::uint32_t> slots = part.changed_slots();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     Record& record = *At(slots[i]);
     const std::uint64_t number_plus_1 = part.NumberIn(slots[i]) + 1;
     std::atomic_ref(record.number_plus_1).store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     std::ranges::copy(part.record(slots[i]), record.floats);
     record.error = part.changed_errors()[i];
     const auto number = std::as_bytes(std::span(&number_plus_1, 1));
