@@ -85,8 +85,11 @@ auto LosesAndDoublesNothing(int steps) {
   return [steps](Training& training, const std::vector<Json>& results) {
     for (const Json& result : results) EXPECT_EQ(result["steps"], steps);
     int whole = 0;
+    std::string kept;
     for (const std::filesystem::path& folder : training.WorkerFolders()) {
       const std::optional<StateReader> state = ReadNewestCheckpoint(folder);
+      kept += fmt::format(" {}: {}", folder.filename().string(),
+                          state ? state->GetValue<std::int64_t>("progress/steps") : -1);
       if (!state || state->GetValue<std::int64_t>("progress/steps") != steps) continue;
       ++whole;
       EXPECT_EQ(state->GetValue<std::uint64_t>("ppo/iteration"), steps / 512);
@@ -94,7 +97,7 @@ auto LosesAndDoublesNothing(int steps) {
       EXPECT_NEAR(state->GetValue<double>("ppo/obs_normaliser/count"), steps, 1e-3);
       EXPECT_NEAR(state->GetValue<double>("ppo/return_normaliser/count"), steps, 1e-3);
     }
-    EXPECT_GE(whole, 1) << "nobody has kept the end of the run";
+    EXPECT_GE(whole, 1) << "nobody has kept the end of the run:" << kept;
   };
 }
 

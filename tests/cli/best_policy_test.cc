@@ -1,6 +1,7 @@
 // The best policy of a run through servers, whose leader dies.
 #include <algorithm>
 #include <csignal>
+#include <string>
 
 #include "server_util.h"
 
@@ -12,7 +13,7 @@ class BestPolicyTest : public ServerCliTest {
   // Learns fast and forgets again; every iteration is evaluated.
   Args Run(const std::string& name, const Args& more) const {
     return Set(
-        SmallRun(name) + Args{"--store", "server", "--servers", Address("server"), "--workers", "1"} + more,
+        SmallRun(name) + Args{"--store", "server", "--servers", Address(server_), "--workers", "1"} + more,
         {"steps=20480", "learning_rate=0.05", "lease_s=0.5", "eval_every=512", "checkpoint_every_s=0"});
   }
   // The row of the best evaluation, the later one of equals.
@@ -33,29 +34,37 @@ class BestPolicyTest : public ServerCliTest {
     EXPECT_EQ(eval["eval_return_mean"], result["best_return_mean"]);
     EXPECT_EQ(eval["eval_return_std"], result["best_return_std"]);
   }
+
+  std::string server_ = "server";
 };
 
 // Who moves in step with a leader has its best policy when it takes over. With so large a rate it is one of the first, and
-// nothing is learned ever after.
+// nothing is learned ever after; now and then something is, since it depends on when the leader dies what comes then.
 TEST_F(BestPolicyTest, SurvivesTheLeaderOfWorkersInStep) {
-  const auto server = StartServer("server");
-  const Args both = {"--seed", "4", "--set", "run_workers=2", "--straggler", "worker=0,factor=20"};
-  const auto run = [&](const std::string& name) {
-    return Set(Run(name, both),
-               {"learning_rate=0.2", "learning_rate_schedule=constant", "normalise_obs=true"});
-  };
-  Process first(kBinary, run("first"));
-  ASSERT_TRUE(first.RunsUntil([&] { return Said("server", "worker 0 joined"); }));
-  Process second(kBinary, run("second"));
-  ASSERT_TRUE(first.RunsUntil([&] { return MetricLines("first") >= 12; }));
-  first.Signal(SIGKILL);
-  first.Wait();
-  const Json result = ResultOf(second.Wait());
-  const Json best = BestRow(TimelessRows(Path("first")));
-  ASSERT_GT(best["eval_return_mean"], BestEvaluation(TimelessRows(Path("second")))) << "choose another seed";
-  EXPECT_EQ(result["best_steps"], best["step"]);
-  EXPECT_EQ(result["best_return_mean"], best["eval_return_mean"]);
-  ExpectKept("second", result);
+  for (int seed = 4; seed < 12; ++seed) {
+    server_ = fmt::format("server{}", seed);
+    const auto server = StartServer(server_);
+    const std::string one = fmt::format("first{}", seed), other = fmt::format("second{}", seed);
+    const Args both = {"--seed",        std::to_string(seed), "--set",
+                       "run_workers=2", "--straggler",        "worker=0,factor=20"};
+    const auto run = [&](const std::string& name) {
+      return Set(Run(name, both),
+                 {"learning_rate=0.2", "learning_rate_schedule=constant", "normalise_obs=true"});
+    };
+    Process first(kBinary, run(one));
+    ASSERT_TRUE(first.RunsUntil([&] { return Said(server_, "worker 0 joined"); }));
+    Process second(kBinary, run(other));
+    ASSERT_TRUE(first.RunsUntil([&] { return MetricLines(one) >= 12; }));
+    first.Signal(SIGKILL);
+    first.Wait();
+    const Json result = ResultOf(second.Wait());
+    const Json best = BestRow(TimelessRows(Path(one)));
+    if (best["eval_return_mean"] <= BestEvaluation(TimelessRows(Path(other)))) continue;
+    EXPECT_EQ(result["best_steps"], best["step"]);
+    EXPECT_EQ(result["best_return_mean"], best["eval_return_mean"]);
+    return ExpectKept(other, result);
+  }
+  FAIL() << "the best was never that of the first: choose other seeds";
 }
 
 TEST_F(BestPolicyTest, IsKeptByWhoeverLeadsWorkersOnTheirOwn) {

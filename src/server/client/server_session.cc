@@ -1,14 +1,16 @@
 #include "trireme/server/client/server_session.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/system.h"
 
 namespace trireme {
 namespace {
 
-// Within so long a round that one server has made is made on the others, too.
-constexpr std::chrono::seconds kRoundOnItsWay{20};
+// Times that a worker finds the same difference between the versions of servers before it takes that for theirs.
+constexpr int kAlike = 3;
 
 }  // namespace
 
@@ -50,21 +52,17 @@ Outgoing ServerSession::StateMessage(int server) const {
   return MakeMessage(header, state);
 }
 
-// Where not all are waited for, the others may have made a round between the welcomes of two servers.
+// Where not all are waited for, the others may have made rounds between the welcomes of two servers: those of the last one are
+// then ahead. What servers have undone counts as versions, too, so they may also differ for good, by always as much.
 ServerSession::Entry ServerSession::Join() {
-  std::optional<std::uint64_t> before;  // the version of the first server
-  Deadline until;
-  for (;;) {
+  std::vector<std::uint64_t> ahead, before;  // of the first server
+  for (int alike = 1;; ++alike) {
     const Entry entry = JoinServers();
-    const auto other = std::ranges::find_if(versions_, [&](std::uint64_t v) { return v != versions_[0]; });
-    if (terms_.pace != Pace::kSync || finished_ || other == versions_.end()) return entry;
-    if (before != versions_[0]) {
-      before = versions_[0];
-      until = Clock::now() + kRoundOnItsWay;
-    } else if (Clock::now() > until) {
-      Fail("server {} has made {} updates and server {} {}: one has lost some, or serves another run",
-           links_[0]->address(), versions_[0], links_[other - versions_.begin()]->address(), *other);
-    }
+    if (terms_.pace != Pace::kSync || terms_.backup_workers == 0 || finished_) return entry;
+    ahead.clear();
+    for (const std::uint64_t version : versions_) ahead.push_back(version - versions_[0]);
+    if (std::exchange(before, ahead) != ahead) alike = 1;
+    if (alike == kAlike || std::ranges::all_of(ahead, [](std::uint64_t by) { return by == 0; })) return entry;
   }
 }
 
