@@ -376,6 +376,44 @@ TEST_P(Elastic, AnIterationThatNobodyHasEndedIsMadeAgainAsAWhole) {
 }
 
 // Sums of those who are there stand for all.
+// The only worker dies at its `last` message of an update.
+void FollowOneThatDied(int backup_workers, int last) {
+  SCOPED_TRACE(testing::Message() << backup_workers << " backup workers, message " << last);
+  RunTerms terms = Terms(2, 2, 0.2);
+  terms.optimizer = {};
+  terms.backup_workers = backup_workers;
+  TestCluster cluster(terms, true);
+  TestWorker leader(cluster, terms, 1, false, /*patience_s=*/3), other(cluster, 2), newcomer(cluster, 3);
+  leader.session.Join();
+  other.session.Join();
+  OnThreads(2, [&](int i) { (i == 0 ? leader : other).comm.Boundary("first", i == 0); });
+  other.session.Leave();
+  int messages = 0;
+  leader.wire.fault = [&] {
+    if (++messages == last) leader.Die();
+    return false;
+  };
+  const UpdateRule rule{.learning_rate = 0.01f, .max_grad_norm = 1e9};
+  std::vector<float> gradient = Draw(0, 0, terms.params);
+  const auto whole = [&] {
+    leader.store->Push(gradient, rule);
+    leader.Die();
+    leader.comm.Boundary("second", true);
+  };
+  EXPECT_THROW(whole(), Error);
+  EXPECT_EQ(newcomer.session.Join().state, "first");
+  EXPECT_EQ(Copy(newcomer.session.params()), Initial(terms));
+  EXPECT_EQ(newcomer.comm.Boundary("again", true), "again");
+  newcomer.store->Push(gradient, rule);
+  EXPECT_EQ(Held(newcomer).updates, 1u);
+}
+
+// Some servers have made the update and undo it, others have not: their versions differ from then on.
+TEST(ElasticBoundary, WhoeverFollowsOneThatDiedBetweenTwoServersBeginsAtTheBoundary) {
+  constexpr int kMessages = 8;
+  OnThreads(2 * kMessages, [](int which) { FollowOneThatDied(which % 2, 1 + which / 2); });
+}
+
 TEST(ElasticBoundary, SharedSumsAreScaledForThoseWhoAreMissing) {
   TestCluster cluster(Terms(4, 1, 0.5));
   std::vector<std::unique_ptr<TestWorker>> workers;
