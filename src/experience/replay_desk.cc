@@ -331,8 +331,8 @@ void ReplayDesk::Hear(PeerId id, Peer& peer, Incoming& message) {
         Fail("the parameters to collect with are not all finite: the run has diverged");
       // Versions are counted here: those of learners that come back begin anew.
       const std::uint64_t version = memory_->policy == nullptr ? 1 : memory_->policy->version + 1;
-      memory_->policy = std::make_shared<PublishedPolicy>(
-          PublishedPolicy{.version = version, .params = std::move(policy->params)});
+      memory_->policy =
+          std::make_shared<PublishedPolicy>(PublishedPolicy{.version = version, .params = policy->params});
       break;
     }
     case ReplayWord::kTurn:

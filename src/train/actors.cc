@@ -164,6 +164,7 @@ void Actors::GoOn(int thread, std::int64_t steps) {
   const int shards = context_.settings.run.shards;
   const auto trajectory = context_.settings.algorithm->TrajectorySize(shards);
   const std::int64_t of_update = std::int64_t{shards} * trajectory.steps * trajectory.envs;
+  TRIREME_CHECK(of_update > 0);
   SentExperience* const experience = groups_[thread]->experience.get();
   if (experience != nullptr) experience->CountFrom(static_cast<std::uint64_t>(steps / of_update));
 }

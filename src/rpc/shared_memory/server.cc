@@ -239,12 +239,11 @@ void SharedMemoryServer::ReadHello(Peer& peer) {
   if (got > 0) peer.hello.append(bytes.data(), static_cast<std::size_t>(got));
   const std::string_view said = peer.hello;
   const std::string_view program = kHello.substr(0, kHello.size() - 2);  // without the version
-  if (got <= 0 || !said.starts_with(program.substr(0, said.size()))) {
-    End(peer);  // a stranger
-  } else if (said.ends_with('\n')) {
+  const bool greets = got > 0 && said.starts_with(program.substr(0, said.size()));
+  if (greets && said.ends_with('\n')) {
     LetIn(peer);
-  } else if (said.size() == kLongestHello) {
-    End(peer);
+  } else if (!greets || said.size() == kLongestHello) {
+    End(peer);  // a stranger
   }
 }
 

@@ -57,7 +57,7 @@ Outgoing ServerSession::StateMessage(int server) const {
 ServerSession::Entry ServerSession::Join() {
   std::vector<std::uint64_t> ahead, before;  // of the first server
   for (int alike = 1;; ++alike) {
-    const Entry entry = JoinServers();
+    Entry entry = JoinServers();
     if (terms_.pace != Pace::kSync || terms_.backup_workers == 0 || finished_) return entry;
     ahead.clear();
     for (const std::uint64_t version : versions_) ahead.push_back(version - versions_[0]);
